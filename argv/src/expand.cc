@@ -67,8 +67,7 @@ bool Expansion::fail(Code code, std::size_t index, std::string macro, const std:
 const std::string* Expansion::value(std::size_t index, const Part& macro, const Scope& scope) {
   const std::string* found = scope.find(macro);
   if (found == nullptr) {
-    fail(Code::missing_value, index, macro.name,
-         "has no value; give an empty one where there is nothing to say");
+    fail(Code::missing_value, index, macro.name, "has no value; an empty value is allowed");
     return nullptr;
   }
   const std::size_t bad = found->find_first_of(kForbidden);
@@ -142,7 +141,7 @@ bool Expansion::append(std::size_t index, const Scope& scope) {
   const bool behind_its_option = word.option_argument && appended_ == index;
   if (starts_with_macro && !options_ended_ && !behind_its_option && argument.starts_with('-'))
     return fail(Code::leading_dash, index, first->name.empty() ? word.parts.front().name : first->name,
-                "starts with '-' here, so the program would take it for an option; refused, unless a word -- "
+                "starts with '-' here, so the program would read it as an option; refused, unless a word -- "
                 "comes before it in the template");
   if (!arguments_.empty() && word.is_literal("--")) options_ended_ = true;
   total_bytes_ += argument.size() + 1;

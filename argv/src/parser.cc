@@ -175,7 +175,7 @@ bool Parser::double_quoted() {
     } else if (c == '\\') {
       if (!escaped(nullptr, true)) return false;
     } else {
-      if (c == '$' || c == '`') warn(at_, quoted({&c, 1}) + " stands for itself: no shell expands it");
+      if (c == '$' || c == '`') warn(at_, quoted({&c, 1}) + " is not expanded: no shell runs");
       literal(c, at_);
       ++at_;
     }
@@ -209,8 +209,7 @@ bool Parser::escaped(std::string* out, bool in_double_quotes) {
   const char next = peek(1);
   if (in_double_quotes && std::string_view("$`\"\\").find(next) == std::string_view::npos) {
     if (next == '%')
-      warn(backslash,
-           "in double quotes a backslash before '%' stands for itself: write %% for a percent sign");
+      warn(backslash, "in double quotes a backslash before '%' is a backslash: write %% for a percent sign");
     put('\\', backslash);
     ++at_;
     return true;
@@ -235,10 +234,11 @@ void Parser::plain(char byte) {
   const bool at_start = at_ == word_.offset;
   if (kShellBytes.find(byte) != std::string_view::npos) {
     if (at_ != shell_run_end_ || at_ == 0)
-      warn(at_, quoted({&byte, 1}) + " is passed on as it is: no shell runs here; quote it if it is meant");
+      warn(at_,
+           quoted({&byte, 1}) + " is passed on unchanged, since no shell runs; quote it if this is intended");
     shell_run_end_ = at_ + 1;
   } else if (at_start && byte == '~') {
-    warn(at_, "'~' stands for itself: use %home% or an absolute path");
+    warn(at_, "'~' is not expanded: use %home% or an absolute path");
   } else if (at_start && byte == '#') {
     warn(at_, "'#' starts no comment: this and the following words are arguments");
   }

@@ -125,7 +125,7 @@ void ProgramRunner::cancel() {
 Status ProgramRunner::wait(Child& c, Instant deadline) {
   for (;;) {
     Duration left = deadline - clock_.now();
-    if (cancelled_) return fail(Errc::unavailable, "given up: this node is being stopped");
+    if (cancelled_) return fail(Errc::unavailable, "cancelled: this node is being stopped");
     if (left <= Duration(0)) return fail(Errc::timeout, "it has not ended in time");
     if (c.too_much) return fail(Errc::exhausted, "it prints more than {} MiB", out_bytes_max >> 20);
     pollfd fds[] = {{c.pidfd.get(), POLLIN, 0},

@@ -93,7 +93,8 @@ std::optional<std::uint64_t> scaled(std::string_view text, std::span<const Unit>
 Result<std::uint64_t> parse_size(std::string_view text) {
   if (auto bytes = scaled(text, size_units, size_max)) return *bytes;
   return fail(Errc::invalid,
-              "\"{}\" is no size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB", text);
+              "\"{}\" is not a size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB",
+              text);
 }
 
 Result<Duration> parse_duration(std::string_view text, BareNumber bare) {
@@ -102,7 +103,8 @@ Result<Duration> parse_duration(std::string_view text, BareNumber bare) {
   if (digits_only && (bare == BareNumber::seconds || text == "0")) with_unit += 's';
   if (auto ns = scaled(with_unit, time_units, time_max)) return Duration(static_cast<std::int64_t>(*ns));
   return fail(Errc::invalid,
-              "\"{}\" is no time: expected a number with its unit, such as 500ms, 30s, 5min, 2h or 1d", text);
+              "\"{}\" is not a time: expected a number with its unit, such as 500ms, 30s, 5min, 2h or 1d",
+              text);
 }
 
 }  // namespace twinloft

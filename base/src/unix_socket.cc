@@ -25,7 +25,7 @@ Result<SocketPlace> look_at_socket_place(const std::string& path) {
     return fail_errno(errno, "{}", path);
   }
   if (!S_ISSOCK(found.st_mode))
-    return fail(Errc::conflict, "{}: is no socket: move it away, or choose another path", path);
+    return fail(Errc::conflict, "{}: is not a socket: move it away, or choose another path", path);
   Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!probe) return fail_errno(errno, "{}: socket", path);
   // One whose queue is full (EAGAIN), that is of another type, or not for this user, is somebody's too.

@@ -50,8 +50,8 @@ class Comparison {
       say("users.lookup_timeout ({}) is as long as an MTA waits for the reply to a recipient (5min)",
           whole(config_.users.lookup_timeout));
     if (l_.queue_time >= mta_waits)
-      say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver again "
-          "what was delivered",
+      say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver messages "
+          "twice",
           whole(l_.queue_time));
   }
 
@@ -63,15 +63,14 @@ class Comparison {
       return;
     if (message > l_.body_disk_total / 2)
       say("limits.body_disk_total ({} bytes) has no room for a message of limits.message_size ({} bytes) "
-          "twice, as it has come and as the input of an agent: the largest "
-          "ones get 452 each time",
+          "twice, as received and as the input of an agent: the largest messages always get 452",
           l_.body_disk_total, message);
   }
 
   void with_agent(const AgentSpec& agent) {
     if (agent.limits.file_bytes != 0 && agent.limits.file_bytes <= l_.message_bytes_max)
       say("agent.{}.rlimits.file_size ({} bytes) is not above limits.message_size ({} bytes): the agent "
-          "cannot store the largest messages, which get 451 each time",
+          "cannot store the largest messages, which always get 451",
           agent.name, agent.limits.file_bytes, l_.message_bytes_max);
     if (agent.deliveries_max != unlimited_deliveries) {
       const std::string key = fmt::format("agent.{}.deliveries", agent.name);
@@ -81,7 +80,7 @@ class Comparison {
     milliseconds longest = l_.queue_time + agent.time_limit + agent.kill_grace;
     if (longest >= mta_waits)
       say("agent.{0}.timeout: with limits.queue_time a delivery may take {1}, and an MTA waits 10min for the "
-          "reply: it would deliver again what was delivered",
+          "reply: it would deliver messages twice",
           agent.name, whole(longest));
   }
 
@@ -93,7 +92,7 @@ class Comparison {
     milliseconds longest = l_.queue_time + hop.data_timeout;
     if (longest >= mta_waits)
       say("next_hop.{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min "
-          "for the reply: it would deliver again what was delivered",
+          "for the reply: it would deliver messages twice",
           hop.name, whole(longest));
   }
 

@@ -54,7 +54,7 @@ std::string parse_address(const std::string& text, ListenSettings& out) {
   if (text.starts_with("unix:")) {
     out.unix_path = text.substr(5);
     if (out.unix_path.empty() || out.unix_path[0] != '/') return "expected an absolute path after \"unix:\"";
-    if (out.unix_path.ends_with('/')) return "is a directory's path: expected that of a socket in it";
+    if (out.unix_path.ends_with('/')) return "is the path of a directory: expected the path of a socket";
     out.unix_path = normal_path(out.unix_path);
     if (out.unix_path.size() >= sizeof(sockaddr_un::sun_path))
       return fmt::format("the path has {} bytes; a Unix socket's may have {}", out.unix_path.size(),
@@ -140,10 +140,10 @@ void check_certificate_is_required(const TomlTable& t, const Config& config) {
   if (!config.tls.client_certificate_required) return;
   for (const ListenSettings& listen : config.listen)
     if (listen.rules.tls == TlsPolicy::offered)
-      t.error("client_certificate", fmt::format("is \"require\", and [[listen]] {} has tls = \"offered\": a "
-                                                "client that does not say STARTTLS is served there "
-                                                "without a certificate. Write tls = \"required\" there",
-                                                listen.address));
+      t.error("client_certificate",
+              fmt::format("is \"require\", and [[listen]] {} has tls = \"offered\": a client without "
+                          "STARTTLS is served there without a certificate. Write tls = \"required\" there",
+                          listen.address));
     else if (listen.rules.tls == TlsPolicy::none && listen.unix_path.empty())
       t.warning("client_certificate",
                 fmt::format("is \"require\", and [[listen]] {} has no TLS: its clients show no certificate",
@@ -169,7 +169,7 @@ void read_tls(const TomlTable& top, Config& config) {
   if (client != "request" && client != "require")
     t.wrong_word("client_certificate", "expected \"request\" or \"require\"", client, {"request", "require"});
   else if (t.has("client_certificate") && config.tls.client_ca.empty())
-    t.error("client_certificate", "needs client_ca: whose certificates are good");
+    t.error("client_certificate", "needs client_ca, the authorities of the clients' certificates");
   read_client_subjects(t, config);
   check_certificate_is_required(t, config);
   config.tls.tls_1_2 = version == "1.2";
@@ -185,7 +185,7 @@ std::string clash(const ListenSettings& first, const ListenSettings& second) {
   if (first.host.empty() || second.host.empty() || !same_port ||
       (first.host != every && second.host != every))
     return {};
-  return fmt::format("{} and {} cannot both be listened at: one of them is every address with that port",
+  return fmt::format("{} and {} cannot both be used: one of them is every address with this port",
                      first.address, second.address);
 }
 
@@ -267,8 +267,7 @@ void read_spool(const TomlTable& top, bool hands_on, SpoolConfig& spool) {
   std::string volume;
   t.text("volume", volume);
   if (!require_marker && volume.empty()) return;
-  if (!require_marker)
-    return t.error("require_marker", "is false, and a volume is given: leave one of them out");
+  if (!require_marker) return t.error("require_marker", "is false, and a volume is set: remove one of them");
   if (volume.empty())
     return t.error("volume",
                    "is missing: the UUID in the file .twinloft-spool at the spool's root; only for a plain "
@@ -352,9 +351,9 @@ void read_quota(const TomlTable& top, Config& config) {
   for (const char* key : {"storage", "messages", "grace_percent", "ignore"}) {
     if (driver == "none" && t.has(key)) t.error(key, "needs driver = \"maildir\"");
     if (driver == "count" && t.has(key))
-      t.error(
-          key,
-          "is Dovecot's to say where it counts: take it out here, and write it in Dovecot's configuration");
+      t.error(key,
+              "is a setting of Dovecot where Dovecot counts: remove it here, and write it in Dovecot's "
+              "configuration");
   }
   for (const char* key : {"address", "connections", "timeout"})
     if (!driver.empty() && driver != "count" && t.has(key)) t.error(key, "needs driver = \"count\"");

@@ -23,7 +23,7 @@ class Ignored {
            "there is no [agent.NAME]");
     if (!config_.delivers_here())
       for (const char* section : {"delivery", "maildir", "quota"})
-        if (root_.contains(section)) say(section, "there is no [spool]: all mail is handed on");
+        if (root_.contains(section)) say(section, "there is no [spool]: all mail goes to next hops");
     return std::move(found_);
   }
 

@@ -26,14 +26,13 @@ void read_hop_tls(const TomlTable& t, NextHopSettings& hop) {
             "needs its counterpart: give tls_certificate and tls_key together");
   for (const char* key : {"tls_ca", "tls_name"})
     if (hop.spec.tls != HopTls::verify && t.has(key))
-      t.error(key, "needs tls = \"verify\": nothing else looks at the certificate");
+      t.error(key, "needs tls = \"verify\": otherwise the certificate is not checked");
   for (const char* key : {"tls_certificate", "tls_key"})
     if (hop.spec.tls == HopTls::none && t.has(key)) t.error(key, "needs TLS");
   if (hop.spec.tls != HopTls::verify) return;
   if (hop.tls_name.empty()) hop.tls_name = hop.spec.target.host;
   if (auto normal = normal_domain(hop.tls_name)) hop.tls_name = std::move(*normal);
-  if (hop.tls_name.empty())
-    t.error("tls_name", "is missing: a Unix socket has no name that a certificate could have");
+  if (hop.tls_name.empty()) t.error("tls_name", "is missing: no certificate names a Unix socket");
 }
 
 NextHopSettings read_hop(const TomlTable& t, std::string name) {

@@ -122,7 +122,7 @@ void read_mysql(const TomlTable& t, UserSettings& users) {
   t.text("db_password", mysql.password);
   t.path("db_password_file", users.mysql_password_file);
   if (t.has("db_password") && t.has("db_password_file"))
-    t.error("db_password", "is given, and a file too: leave one of them out");
+    t.error("db_password", "is set, and a file too: remove one of them");
   t.text("query", mysql.query);
   // What starts beside this process has a minute to become ready, and may have to try several hosts.
   constexpr std::chrono::milliseconds timeout_max{10'000};
@@ -166,7 +166,7 @@ void read_static(const TomlTable& t, UserSettings& users) {
       "is missing: list the local parts that exist, or write accept_all = true to accept mail for every "
       "address";
   if (listed.empty() && t.has("accept_all") && !accept_all) t.error("users", missing);
-  if (t.has("users") && listed.empty()) t.error("users", "lists nobody: list the local parts that exist");
+  if (t.has("users") && listed.empty()) t.error("users", "is empty: list the local parts that exist");
   // Files from before that key go on working.
   if (!t.has("users") && !t.has("accept_all")) {
     t.warning("users", std::string(missing) + ". Until then mail for every address is accepted");
@@ -192,8 +192,8 @@ void check_local_parts(const TomlTable& t, const UserSettings& users) {
                                    "domain (\"domains\" lists those)",
                                    name));
     else if (!directory.detail_first && !split_detail(name, directory.detail_delimiter).detail.empty())
-      t.error("users", fmt::format("\"{}\": nobody would be found by it, since \"{}\" begins the detail of "
-                                   "an address: set detail_first = true, or take the detail out",
+      t.error("users", fmt::format("\"{}\": no address would find it, since \"{}\" begins the detail of an "
+                                   "address: set detail_first = true, or remove the detail",
                                    name, directory.detail_delimiter));
   }
 }

@@ -78,7 +78,7 @@ Status clear_stale(const std::string& path, const sockaddr_un& address) {
     return fail_errno(errno, "{}", path);
   }
   if (!S_ISSOCK(found.st_mode))
-    return fail(Errc::conflict, "{} exists and is no socket: choose another path, or remove it", path);
+    return fail(Errc::conflict, "{} exists and is not a socket: choose another path, or remove it", path);
   TL_TRY_ASSIGN(Fd probe, make_socket(AF_UNIX));
   int connected = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if (connected == 0 || errno == EAGAIN)

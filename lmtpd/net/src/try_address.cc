@@ -26,7 +26,7 @@ Result<AddressState> try_unix(const std::string& path) {
     return fail(Errc::invalid, "{}, the directory of the socket {}, is none", directory, path);
   if (::lstat(path.c_str(), &about) != 0) return AddressState::free;
   if (!S_ISSOCK(about.st_mode))
-    return fail(Errc::conflict, "{} exists and is no socket: choose another path, or remove it", path);
+    return fail(Errc::conflict, "{} exists and is not a socket: choose another path, or remove it", path);
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
   if (path.size() >= sizeof to.sun_path)

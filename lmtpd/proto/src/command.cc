@@ -142,7 +142,7 @@ std::optional<Reply> apply(const Parameter& p, Mail& mail, bool& has_body) {
     if (std::exchange(has_body, true)) return given_twice("BODY");
     mail.body_8bitmime = equals_folded(p.value, "8BITMIME");
     if (!mail.body_8bitmime && !equals_folded(p.value, "7BIT"))
-      return make_reply(501, "5.5.4", "BODY is 7BIT or 8BITMIME here");
+      return make_reply(501, "5.5.4", "BODY must be 7BIT or 8BITMIME");
     return std::nullopt;
   }
   if (equals_folded(p.name, "SMTPUTF8")) {
@@ -153,7 +153,7 @@ std::optional<Reply> apply(const Parameter& p, Mail& mail, bool& has_body) {
   if (equals_folded(p.name, "RET")) {
     if (!mail.ret.empty()) return given_twice("RET");
     if (!equals_folded(p.value, "FULL") && !equals_folded(p.value, "HDRS"))
-      return make_reply(501, "5.5.4", "RET is FULL or HDRS");
+      return make_reply(501, "5.5.4", "RET must be FULL or HDRS");
     mail.ret = upper(p.value);
     return std::nullopt;
   }
@@ -175,7 +175,7 @@ Parsed parse_mail(std::string_view rest) {
   Mail mail;
   mail.from = std::move(*path);
   if (!rest.empty() && !is_blank(rest.front()))
-    return refuse(501, "5.1.7", "Something follows the sender's address");
+    return refuse(501, "5.1.7", "Unexpected text after the sender's address");
   bool has_body = false;
   while (auto p = take_parameter(rest))
     if (auto reply = apply(*p, mail, has_body)) return std::unexpected(*reply);
@@ -212,7 +212,7 @@ std::optional<Reply> apply_notify(const Parameter& p, Rcpt& rcpt) {
     auto found = std::find_if(std::begin(words), std::end(words),
                               [&](std::string_view w) { return equals_folded(rest.substr(0, comma), w); });
     if (found == std::end(words) || std::exchange(given[found - words], true))
-      return make_reply(501, "5.5.4", "NOTIFY is NEVER, or a list of SUCCESS, FAILURE, DELAY");
+      return make_reply(501, "5.5.4", "NOTIFY must be NEVER, or a list of SUCCESS, FAILURE, DELAY");
     if (more) rest.remove_prefix(comma + 1);
   }
   rcpt.notify = upper(p.value);
@@ -233,7 +233,7 @@ Parsed parse_rcpt(std::string_view rest) {
   Rcpt rcpt;
   rcpt.to = std::move(*path);
   if (!rest.empty() && !is_blank(rest.front()))
-    return refuse(501, "5.1.3", "Something follows the recipient's address");
+    return refuse(501, "5.1.3", "Unexpected text after the recipient's address");
   while (auto p = take_parameter(rest))
     if (auto reply = apply(*p, rcpt)) return std::unexpected(*reply);
   return rcpt;
@@ -363,7 +363,7 @@ Parsed parse_command(std::string_view line) {
   if (equals_folded(verb, "VRFY")) return parse_vrfy(rest);
   if (equals_folded(verb, "HELP")) return Help{};
   if (equals_folded(verb, "HELO") || equals_folded(verb, "EHLO"))
-    return refuse(500, "5.5.1", "This is LMTP: say LHLO");
+    return refuse(500, "5.5.1", "This is LMTP: use LHLO");
   return refuse(500, "5.5.1", "Unknown command");
 }
 

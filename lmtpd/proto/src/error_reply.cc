@@ -13,7 +13,7 @@ Reply reply_of_error(const Error& error) {
     case ENOSPC:
       return {452, "4.3.1", "The mail system has no space left"};
     case EDQUOT:
-      return {452, "4.2.2", "A disk quota of the mail system is used up"};
+      return {452, "4.2.2", "A disk quota of the mail system is exceeded"};
     case EMFILE:
     case ENFILE:
     case ENOMEM:

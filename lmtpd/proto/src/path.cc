@@ -139,7 +139,7 @@ bool has_labels(std::string_view domain) {
 // and so makes another domain of it. What IDNA does not allow stays as it is: the MTA has accepted it, and
 // the user database says whether there is such a user.
 Status to_a_labels(std::string& domain) {
-  if (!is_clean_utf8(domain)) return bad("address that is no UTF-8");
+  if (!is_clean_utf8(domain)) return bad("address that is not UTF-8");
   char* out = nullptr;
   int code = idn2_to_ascii_8z(domain.c_str(), &out, IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL);
   std::unique_ptr<char, void (*)(void*)> owned(out, idn2_free);
@@ -180,8 +180,8 @@ Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
 
 // What a user database, and the paths below a spool, can do with.
 Status check_recipient(const Path& path) {
-  if (!path.is_ascii && !is_clean_utf8(path.text)) return bad("address that is no UTF-8");
-  if (!is_clean_utf8(path.local_part)) return bad("address that is no UTF-8");
+  if (!path.is_ascii && !is_clean_utf8(path.text)) return bad("address that is not UTF-8");
+  if (!is_clean_utf8(path.local_part)) return bad("address that is not UTF-8");
   if (path.text.size() > path_bytes_max) return bad("address too long");
   return {};
 }
@@ -217,8 +217,8 @@ Result<std::string> normal_domain(std::string_view text) {
   std::string_view rest = text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
   std::string out;
   Status taken = take_domain(rest, out, PathOf::recipient);
-  if (!taken) return fail(Errc::invalid, "\"{}\" is no domain: {}", text, taken.error().message);
-  if (!rest.empty()) return fail(Errc::invalid, "\"{}\" is no domain: malformed domain", text);
+  if (!taken) return fail(Errc::invalid, "\"{}\" is not a domain: {}", text, taken.error().message);
+  if (!rest.empty()) return fail(Errc::invalid, "\"{}\" is not a domain: malformed domain", text);
   return out;
 }
 
@@ -249,7 +249,7 @@ Result<Path> parse_address(std::string_view text) {
   std::string bracketed = fmt::format("<{}>", text);
   std::string_view rest = bracketed;
   auto path = take_path(rest, PathOf::recipient);
-  if (!path) return fail(Errc::invalid, "\"{}\" is no address: {}", text, path.error().message);
+  if (!path) return fail(Errc::invalid, "\"{}\" is not an address: {}", text, path.error().message);
   if (path->is_null() || !rest.empty() || path->text != text)
     return fail(Errc::invalid, "\"{}\" is not one address", text);
   return path;

@@ -42,7 +42,7 @@ Result<std::string> policy_recipient(std::string_view user) {
   std::size_t at = std::min(user.rfind('@'), user.size());
   bool is_line = std::none_of(user.begin(), user.end(),
                               [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
-  if (!is_line || at == 0) return fail(Errc::invalid, "no address can be made of the user's name");
+  if (!is_line || at == 0) return fail(Errc::invalid, "the user's name cannot be an address");
   return mail::quote_local_part(user.substr(0, at)).append(user.substr(at));
 }
 
@@ -73,8 +73,7 @@ Result<Room> room_of_action(std::string_view action) {
     if (status == "5.2.3") return Room::never;
     if (!enhanced && (verb == "552" || verb == "452")) return Room::full;
   }
-  return fail(Errc::conflict, "it answers \"{}\", which says nothing about a quota",
-              action.substr(0, shown_max));
+  return fail(Errc::conflict, "it answers \"{}\", which is not about a quota", action.substr(0, shown_max));
 }
 
 }  // namespace twinloft::lmtpd

@@ -18,10 +18,11 @@ Result<std::string> read_answer(Stream& stream, Instant deadline) {
   std::string answer;
   while (!answer.ends_with("\n\n")) {
     if (answer.size() >= answer_bytes_max)
-      return fail(Errc::conflict, "it answers more than {} bytes", answer_bytes_max);
+      return fail(Errc::conflict, "its answer has more than {} bytes", answer_bytes_max);
     char piece[512];
     auto got = stream.read(std::as_writable_bytes(std::span(piece)), deadline);
-    if (!got && !answer.empty()) return fail(got.error().code, "it answers by half: {}", got.error().message);
+    if (!got && !answer.empty())
+      return fail(got.error().code, "its answer is incomplete: {}", got.error().message);
     if (!got) return std::unexpected(std::move(got).error());
     answer.append(piece, *got);
   }
@@ -101,7 +102,7 @@ Result<std::string> QuotaStatus::ask_safely(const std::string& request) {
 Status QuotaStatus::may_try() {
   std::lock_guard lock(mutex_);
   if (health_.may_try(clock_.now())) return {};
-  return fail(Errc::unavailable, "it gave no answer a moment ago, and is left alone");
+  return fail(Errc::unavailable, "it did not answer a moment ago; the next attempt is soon");
 }
 
 void QuotaStatus::tried(const Status& how) {
@@ -116,7 +117,7 @@ void QuotaStatus::tried(const Status& how) {
     is_down = health_.down();
   }
   if (!was_down && is_down)
-    log_error("Dovecot's quota-status at {} gives no answer: {}; mail gets 451 until it does",
+    log_error("Dovecot's quota-status at {} does not answer: {}; mail gets 451 until it answers",
               config_.target.text, how.error().message);
   if (was_down && !is_down) log_info("Dovecot's quota-status at {} answers again", config_.target.text);
 }
@@ -128,7 +129,7 @@ Result<Room> QuotaStatus::room(const User& user, std::uint64_t bytes) {
                 error.message);
   };
   Slot slot(*this);
-  if (!slot.taken) return named(Error{Errc::timeout, "all connections to it are in use", 0});
+  if (!slot.taken) return named(Error{Errc::timeout, "all its connections are in use", 0});
   if (Status now = may_try(); !now) return named(now.error());
   auto answer = ask_safely(policy_request(recipient, bytes));
   tried(answer ? Status{} : std::unexpected(answer.error()));

@@ -126,7 +126,7 @@ class CachedSource::Probing {
 };
 
 std::unexpected<Error> CachedSource::silent() const {
-  return fail(Errc::timeout, "the user database has not answered a moment ago; it is asked again soon");
+  return fail(Errc::timeout, "the user database did not answer a moment ago; the next attempt is soon");
 }
 
 // mutex_ is held.
@@ -199,8 +199,7 @@ void CachedSource::note_failure(const Error& error, Instant now) {
     known = users_.size();
   }
   log_warning(
-      "the user database gives no answer: up to {} addresses that it has told of before are still taken, "
-      "others get 451; {}",
+      "the user database does not answer: up to {} known addresses are still accepted, others get 451; {}",
       known, error.message);
 }
 

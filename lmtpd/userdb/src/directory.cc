@@ -14,7 +14,7 @@ namespace {
 
 // nullopt: no answer is at hand.
 using Find = std::function<std::optional<FindResult>(const UserKey&)>;
-// nullopt: no answer is at hand, or an alias from memory leads to nobody.
+// nullopt: no answer is at hand, or a cached alias leads to an unknown address.
 using Answer = std::optional<LookupResult>;
 
 class SourceDirectory final : public Directory {
@@ -78,7 +78,7 @@ class SourceDirectory final : public Directory {
   LookupResult resolve_surely(const LookupRequest& request, const Find& find, const Find& find_anew) const {
     Answer found = resolve(request, find);
     if (!found) found = resolve(request, find_anew);
-    return found ? std::move(*found) : fail(Errc::unavailable, "an alias from memory leads to nobody");
+    return found ? std::move(*found) : fail(Errc::unavailable, "a cached alias leads to an unknown address");
   }
 
   Answer resolve(const LookupRequest& request, const Find& find) const {
@@ -97,7 +97,7 @@ class SourceDirectory final : public Directory {
       }
       // What an alias leads to may have another name by now, and the alias another target.
       if (!entry && is_old)
-        return LookupResult(fail(Errc::unavailable, "an alias from memory leads to nobody"));
+        return LookupResult(fail(Errc::unavailable, "a cached alias leads to an unknown address"));
       if (!entry && by_memory) return std::nullopt;
       if (!entry) return LookupResult(std::nullopt);
       if (User* user = std::get_if<User>(&*entry)) {
@@ -110,8 +110,7 @@ class SourceDirectory final : public Directory {
       if (!next) return LookupResult(std::unexpected(next.error()));
       at = std::move(*next);
     }
-    return LookupResult(
-        fail(Errc::invalid, "more than {} aliases lead from one to the next: a loop", aliases_max));
+    return LookupResult(fail(Errc::invalid, "more than {} aliases in a chain: a loop", aliases_max));
   }
 
   static Resolved resolved(User user, const LookupRequest& asked, const LookupRequest& found) {

@@ -165,7 +165,7 @@ enum class Variables {
 std::string_view known(Variables variables) {
   switch (variables) {
     case Variables::none:
-      return "Dovecot expands no variables in what a query yields: let the query make the path";
+      return "Dovecot expands no variables in the result of a query: build the path in the query";
     case Variables::dovecot_23:
       return "known are %u, %n, %d, %h at the start, and %{user}, %{username}, %{domain}, %{home}";
     case Variables::either:
@@ -276,7 +276,7 @@ Result<std::string> expand(std::string_view text, const UserKey& key, Variables 
     i += bytes;
   }
   if (out.starts_with('~') && out != "~" && !out.starts_with("~/"))
-    return fail(Errc::invalid, "\"{}\": behind \"~\" a \"/\" is expected", text);
+    return fail(Errc::invalid, "\"{}\": expected \"/\" after \"~\"", text);
   return out;
 }
 
@@ -350,7 +350,7 @@ Result<Location> read_location(std::string_view location, const UserKey& key, Va
   std::string_view rest = location.substr(format.size());
   Location out;
   TL_TRY_ASSIGN(out.path, expand(take_part(rest), key, variables));
-  if (out.path.empty()) return fail(Errc::invalid, "expected a path behind \"maildir:\"");
+  if (out.path.empty()) return fail(Errc::invalid, "expected a path after \"maildir:\"");
   while (!rest.empty()) TL_TRY(take_option(out, take_part(rest), key, variables));
   // In any other spelling Dovecot 2.3 has the inbox in a folder of that name.
   if (out.layout != "maildir++" && !out.names_inbox)
@@ -429,8 +429,8 @@ Status DovecotFields::take_extra(Row& row, std::string_view word) {
   if (name != "user" &&
       (name == "home" || std::ranges::any_of(dovecot_fields, is_heeded) || decides_place(name)))
     return fail(Errc::invalid,
-                "{}={}: without \"{}\" it is a field of the password database, which Dovecot does not heed "
-                "here: write {}{}={}",
+                "{}={}: without \"{}\" it is a field of the password database, which Dovecot ignores here: "
+                "write {}{}={}",
                 name, value, prefix, prefix, name, value);
   if (!begins_with_any(name, harmless_passdb)) row.not_known.push_back(std::string(name));
   return {};
@@ -477,8 +477,8 @@ Result<std::optional<std::string>> DovecotFields::new_path(const UserKey& key) c
 Status DovecotFields::finish(Row& row, const UserKey& key) const {
   if (handed_on_ && !row[Column::next_hop])
     return fail(Errc::invalid,
-                "proxy: Dovecot hands this user on to another host: name a next hop, twinloft_next_hop=NAME, "
-                "or take the field out");
+                "proxy: Dovecot forwards this user to another host: name a next hop, twinloft_next_hop=NAME, "
+                "or remove the field");
   if (driver_ && *driver_ != "maildir")
     return fail(Errc::invalid, "{}mail_driver={}: expected maildir", prefix, *driver_);
   TL_TRY(finish_home(row, key));

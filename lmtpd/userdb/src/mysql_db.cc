@@ -133,7 +133,7 @@ class MysqlDb final : public UserSource {
     if (all.message.empty())
       all.code = Errc::unavailable,
       all.message = "user database " + config_.database +
-                    ": no server has answered a moment ago; it is tried again soon";
+                    ": no server answered a moment ago; the next attempt is soon";
     return std::unexpected(std::move(all));
   }
 

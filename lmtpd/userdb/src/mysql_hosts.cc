@@ -40,7 +40,7 @@ void MysqlHosts::answered(std::size_t i) {
     if (states_[i].pause == Duration{}) return;
     states_[i] = {};
   }
-  log_info("user database {}: it answers again", hosts_[i].text);
+  log_info("user database {}: answers again", hosts_[i].text);
 }
 
 bool may_use_again(std::size_t host, Duration age, Duration idle) {

@@ -95,7 +95,8 @@ Result<NamedQuery> parse_named_query(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     std::size_t behind = skip(text, at);
     if (behind == std::string_view::npos)
-      return fail(Errc::invalid, "byte {}: what begins here has no end: {}", at + 1, text.substr(at));
+      return fail(Errc::invalid, "byte {}: a string, name or comment begins here, and has no end: {}", at + 1,
+                  text.substr(at));
     if (behind > at) {
       bool is_comment = text[at] == '#' || text[at] == '-' || text[at] == '/';
       out.text += text.substr(at, behind - at);
@@ -110,8 +111,8 @@ Result<NamedQuery> parse_named_query(std::string_view text) {
       return fail(Errc::invalid, "byte {}: a \"?\"; parameters have names: :user, :domain, :address", at + 1);
     if (text[at] == '*' && tokens.expects_columns())
       return fail(Errc::invalid,
-                  "byte {}: name the columns instead of \"*\": while the query is in use a change of the "
-                  "table would put others in their places",
+                  "byte {}: name the columns instead of \"*\": after a change of the table, the query in use "
+                  "would yield other columns",
                   at + 1);
     bool named = text[at] == ':' && at + 1 < text.size() && is_word(text[at + 1]) &&
                  (at == 0 || text[at - 1] != ':');

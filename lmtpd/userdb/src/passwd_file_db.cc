@@ -81,7 +81,7 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   if (!text) return fail(text.error().code, "user database {}", text.error().message);
   TL_TRY_ASSIGN(Version after, version_of(path));
   if (!(after == out->version))
-    return fail(Errc::conflict, "user database {}: it has changed while it was read", path);
+    return fail(Errc::conflict, "user database {}: changed while it was read", path);
   out->text = std::move(*text);
   std::size_t number = 0;
   for (std::string_view rest = out->text; !rest.empty();) {
@@ -95,7 +95,7 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
     if (name.empty()) continue;
     out->add(name, {line, number, 0, ends, true});
   }
-  if (out->users.empty()) return fail(Errc::unavailable, "user database {}: it holds no user", path);
+  if (out->users.empty()) return fail(Errc::unavailable, "user database {}: has no user", path);
   return out;
 }
 
@@ -149,7 +149,7 @@ class PasswdFile final : public UserSource {
       row.where = fmt::format("{}:{}", config_.path, line->number);
       row.found = at == std::string_view::npos || normal_domain(key.domain)
                       ? read(*line, name, key, row.not_known)
-                      : fail(Errc::invalid, "{}: user {}: nobody can write to that: {}", row.where, name,
+                      : fail(Errc::invalid, "{}: user {}: no mail can reach this name: {}", row.where, name,
                              normal_domain(key.domain).error().message);
       see(row);
     }
@@ -182,7 +182,7 @@ class PasswdFile final : public UserSource {
     if (found == contents.users.end()) {
       std::int64_t age = clock_.wall().seconds - contents.version.changed.tv_sec;
       if (age < 0 || age >= settling_seconds) return std::nullopt;
-      return fail(Errc::conflict, "user database {}: it was changed a moment ago, and may not be complete",
+      return fail(Errc::conflict, "user database {}: changed a moment ago, and may be incomplete",
                   config_.path);
     }
     std::vector<std::string> not_known;
@@ -195,7 +195,7 @@ class PasswdFile final : public UserSource {
       return fail(code, "{}:{}: user {}: {}", config_.path, line.number, name, what);
     };
     if (!line.ends) return wrong(Errc::conflict, "the line has no end, and may be half written");
-    if (line.again != 0) return wrong(Errc::invalid, fmt::format("stands in line {} too", line.again));
+    if (line.again != 0) return wrong(Errc::invalid, fmt::format("is also in line {}", line.again));
     const UserKey written = as_written(key, name_in_passwd_line(line.text));
     auto row = parse_passwd_line(line.text, written);
     if (!row) return wrong(Errc::invalid, row.error().message);

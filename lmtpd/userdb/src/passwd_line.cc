@@ -43,8 +43,8 @@ Result<Row> parse_passwd_line(std::string_view line, const UserKey& key) {
   DovecotFields fields_of_dovecot(DovecotFields::Origin::passwd_file);
   if (fields[extra].find('\t') != std::string_view::npos)
     note(row, fail(Errc::invalid,
-                   "there is a tab in the extra fields: Dovecot parts them at blanks only, and takes it for "
-                   "a part of a value"));
+                   "there is a tab in the extra fields: Dovecot separates fields at blanks alone, and reads "
+                   "the tab as part of a value"));
   for (std::string_view rest = fields[extra]; !rest.empty();) {
     std::size_t blank = std::min(rest.find(' '), rest.size());
     if (blank > 0) note(row, fields_of_dovecot.take_extra(row, rest.substr(0, blank)));

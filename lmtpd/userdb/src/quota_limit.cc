@@ -51,7 +51,7 @@ Result<std::uint64_t> parse_quota_bytes(std::string_view text, std::uint64_t uni
   }
   if (code != std::errc() || !rest.empty() ||
       value > std::uint64_t(std::numeric_limits<std::int64_t>::max()) / unit)
-    return fail(Errc::invalid, "\"{}\" is no size: expected a number of bytes, or one such as 500M or 1G",
+    return fail(Errc::invalid, "\"{}\" is not a size: expected a number of bytes, or one such as 500M or 1G",
                 text);
   return value * unit;
 }

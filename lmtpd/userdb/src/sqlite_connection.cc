@@ -17,11 +17,12 @@ namespace {
 const char* advice(int code, int sys) {
   const int kind = code & 0xff;
   if (code == SQLITE_READONLY_ROLLBACK)
-    return " (a program has ended while it was writing: any program that may write puts the file in order, "
-           "such as: sqlite3 FILE \"PRAGMA quick_check\")";
+    return " (a program ended while it was writing: any program with write permission repairs the file, such "
+           "as: sqlite3 FILE \"PRAGMA quick_check\")";
   if (kind == SQLITE_READONLY ||
       (kind == SQLITE_CANTOPEN && (sys == EACCES || sys == EROFS || sys == ENOENT)))
-    return " (a database in WAL mode can only be read by who may write its directory: PRAGMA journal_mode = "
+    return " (a database in WAL mode can only be read with write permission on its directory: PRAGMA "
+           "journal_mode = "
            "DELETE ends that mode)";
   return "";
 }

@@ -13,7 +13,7 @@ namespace {
 namespace pt = boost::property_tree;
 
 std::unexpected<Error> odd(const std::string& what) {
-  return fail(Errc::corrupt, "this is no CIB of Pacemaker: {}", what);
+  return fail(Errc::corrupt, "this is not a CIB of Pacemaker: {}", what);
 }
 
 std::string attribute(const pt::ptree& element, const char* name) {

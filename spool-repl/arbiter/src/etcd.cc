@@ -154,9 +154,10 @@ std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::understood(const Arb
   if (cluster_.empty()) cluster_ = answer->cluster;
   if (cluster_ != answer->cluster)
     return std::unexpected(Failure{
-        fmt::format("it belongs to another etcd cluster ({}) than what answered before ({}): two arbiters "
-                    "are none. Correct the endpoints; if the cluster was made anew, restart spool-repl",
-                    answer->cluster, cluster_),
+        fmt::format(
+            "it belongs to another etcd cluster ({}) than the earlier answers ({}): all endpoints must "
+            "belong to one cluster. Correct the endpoints; if the cluster was replaced, restart spool-repl",
+            answer->cluster, cluster_),
         true});
   if (!request.read && answer->succeeded)
     return ArbiterAnswer{request.token, Outcome::granted, request.desired, ""};

@@ -12,7 +12,7 @@ constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
 constexpr std::size_t error_text_max = 200;
 
 std::unexpected<Error> odd(const std::string& what) {
-  return fail(Errc::corrupt, "an answer that is none of etcd's: {}", what);
+  return fail(Errc::corrupt, "not an answer of etcd: {}", what);
 }
 
 Result<json::object> answer_in(std::string_view body) {
@@ -43,11 +43,11 @@ Status read_header(const json::object& root, EtcdAnswer& out) {
 Status read_kvs(const json::object& o, const std::string& key, EtcdAnswer& out) {
   const json::value* kvs = o.if_contains("kvs");
   if (!kvs) return {};
-  if (!kvs->is_array() || kvs->get_array().size() > 1) return odd("more than the key that was asked for");
+  if (!kvs->is_array() || kvs->get_array().size() > 1) return odd("more than the requested key");
   if (kvs->get_array().empty()) return {};
   const json::object* kv = kvs->get_array()[0].if_object();
   auto name = kv ? text_in(*kv, "key") : std::nullopt;
-  if (!name || *name != base64(key)) return odd("another key than the one that was asked for");
+  if (!name || *name != base64(key)) return odd("another key than the requested key");
   // An empty value is left out like every default.
   TL_TRY_ASSIGN(out.value, unbase64(text_in(*kv, "value").value_or("")));
   return {};
@@ -137,11 +137,11 @@ Result<EtcdAnswer> read_swap(std::string_view body, const std::string& key) {
     return o ? o : object_in(*one, b);
   };
   if (out.succeeded) {
-    if (!either("response_put", "responsePut")) return odd("a swap that succeeded and has put nothing");
+    if (!either("response_put", "responsePut")) return odd("a successful swap without a put");
     return out;
   }
   const json::object* range = either("response_range", "responseRange");
-  if (!range) return odd("a swap that failed and has read nothing");
+  if (!range) return odd("a failed swap without a read");
   TL_TRY(read_kvs(*range, key, out));
   return out;
 }

@@ -31,7 +31,7 @@ std::string text_of(const error_code& ec, Duration waited) {
     return "the connection was closed before the answer was complete";
   if (ec == http::error::body_limit || ec == http::error::header_limit || ec == http::error::buffer_overflow)
     return "the answer is too large";
-  if (ec == asio::error::operation_aborted) return "given up: this node is being stopped";
+  if (ec == asio::error::operation_aborted) return "cancelled: this node is being stopped";
   std::string text = ec.message();
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z' && ec.category() == boost::system::system_category())
     text[0] = static_cast<char>(text[0] + ('a' - 'A'));
@@ -146,7 +146,7 @@ error_code HttpClient::await(Start start) {
 }
 
 Status HttpClient::arm(Instant deadline) {
-  if (cancelled_) return fail(Errc::unavailable, "given up: this node is being stopped");
+  if (cancelled_) return fail(Errc::unavailable, "cancelled: this node is being stopped");
   Duration left = deadline - clock_.now();
   if (left <= Duration(0)) return fail(Errc::timeout, "no time left for it");
   tcp().expires_after(left);

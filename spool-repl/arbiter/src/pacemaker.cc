@@ -86,12 +86,12 @@ Status PacemakerStore::check_name(Instant deadline) {
 
 std::string PacemakerStore::obstacle(const Cib& cib) const {
   if (!cib.fencing)
-    return "stonith-enabled is false: without fencing the cluster can not tell a dead node from a silent "
-           "one. Configure fencing";
+    return "stonith-enabled is false: without fencing, the cluster cannot distinguish a dead node from a "
+           "silent node. Configure fencing";
   if (!cib.quorum) return "this partition has no quorum";
   auto self = cib.nodes.find(settings_.nodes.at(self_));
   if (self == cib.nodes.end() || self->second != NodeFate::online)
-    return fmt::format("this node ({}) is no full member of the cluster", settings_.nodes.at(self_));
+    return fmt::format("this node ({}) is not a full member of the cluster", settings_.nodes.at(self_));
   return "";
 }
 
@@ -125,8 +125,9 @@ std::string PacemakerStore::unsettled(const Cib& cib, const ArbiterRequest& requ
   if (dropped == 0) return "";
   if (written_ != request.desired.attempt) written_ = request.desired.attempt, written_since_ = clock_.now();
   if (clock_.now() - written_since_ >= settings_.settle) return "";
-  return fmt::format("waits {} s whether the cluster has lost the node of a replica that is to be dropped",
-                     seconds_text(settings_.settle));
+  return fmt::format(
+      "waits {} s, in case the cluster has lost the node of a replica to be removed from the set",
+      seconds_text(settings_.settle));
 }
 
 Result<std::optional<core::EpochValue>> PacemakerStore::value_of(const Cib& cib) const {
@@ -152,8 +153,7 @@ Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instan
     if (std::string lost = unaccounted(cib, request); !lost.empty())
       return fail(Errc::unavailable,
                   "{}: its node is neither a member of this partition nor known to be down (fenced, or "
-                  "stopped in good "
-                  "order). The change is made once the cluster has fenced it",
+                  "stopped cleanly). The change is made once the cluster has fenced it",
                   lost);
     if (current == request.desired) {
       if (std::string why = unsettled(cib, request); !why.empty()) return fail(Errc::unavailable, "{}", why);
@@ -168,7 +168,7 @@ Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instan
     trouble = r.exit_code == 0 ? "exit 0, and the value has not changed"
                                : fmt::format("exit {}: {}", r.exit_code, last_line(r.err));
   }
-  return fail(Errc::unavailable, "given up: this node is being stopped");
+  return fail(Errc::unavailable, "cancelled: this node is being stopped");
 }
 
 }  // namespace twinloft::repl::arbiter

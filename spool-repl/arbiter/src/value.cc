@@ -25,7 +25,7 @@ Result<Uuid> id_of(const json::object& o, std::string_view key) {
 Result<std::uint64_t> number_of(const json::object& o, std::string_view key, std::uint64_t high) {
   const json::value* v = o.if_contains(key);
   auto n = v ? unsigned_of(*v) : std::nullopt;
-  if (!n || *n == 0 || *n > high) return wrong(fmt::format("\"{}\" is no number from 1 to {}", key, high));
+  if (!n || *n == 0 || *n > high) return wrong(fmt::format("\"{}\" is not a number from 1 to {}", key, high));
   return *n;
 }
 
@@ -36,7 +36,8 @@ Result<ReplicaSet> set_in(const json::object& o) {
   for (const json::value& member : v->get_array()) {
     auto id = unsigned_of(member);
     if (!id || *id == 0 || *id > replica_id_max)
-      return wrong(fmt::format("\"in_sync\" counts what is no replica from 1 to {}", replica_id_max));
+      return wrong(
+          fmt::format("\"in_sync\" has a member that is not a replica from 1 to {}", replica_id_max));
     set |= set_of(static_cast<ReplicaId>(*id));
   }
   return set;
@@ -83,8 +84,8 @@ Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text)
   TL_TRY_ASSIGN(std::uint64_t version, number_of(*root, "version", version_max));
   if (version != value_version)
     return fail(Errc::corrupt,
-                "the arbiter's value is in version {} of its format, this program knows version {}: bring "
-                "spool-repl on this machine to the version of the others",
+                "the arbiter's value is in version {} of its format, this program knows version {}: install "
+                "the release of the other machines on this machine",
                 version, value_version);
   TL_TRY_ASSIGN(Uuid of, id_of(*root, "volume"));
   if (of != volume)
@@ -94,7 +95,7 @@ Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text)
         of.text(), volume.text());
   TL_TRY_ASSIGN(core::EpochValue value, value_in(*root));
   // A comparison needs the same bytes for the same value: nothing more, nothing twice, no other order.
-  if (encode_value(volume, value) != text) return wrong("it is not byte for byte as spool-repl writes it");
+  if (encode_value(volume, value) != text) return wrong("it is not in the exact form that spool-repl writes");
   return value;
 }
 

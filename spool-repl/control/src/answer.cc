@@ -46,8 +46,8 @@ Result<std::string> decode_answer(std::string text) {
   }
   if (!last.starts_with(error_begin) || !last.ends_with('\n'))
     return fail(Errc::io,
-                "the connection ended before the answer did: it is not known whether the command was carried "
-                "out (see `spool-repl status`)");
+                "the connection ended before the answer was complete: it is unknown whether the command was "
+                "carried out (see `spool-repl status`)");
   last.remove_prefix(error_begin.size());
   last.remove_suffix(1);
   std::string_view word = last.substr(0, last.find(' '));

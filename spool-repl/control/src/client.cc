@@ -19,7 +19,7 @@ Status send_command(int fd, const std::string& path, std::string_view line) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) return {};
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return fail(Errc::timeout, "{}: the command is not taken in time", path);
+      return fail(Errc::timeout, "{}: the server process did not read the command in time", path);
     if (n < 0) return fail_errno(errno, "{}", path);
     line.remove_prefix(static_cast<std::size_t>(n));
   }
@@ -31,7 +31,7 @@ std::unexpected<Error> not_connected(int sys, const std::string& path) {
     return fail(Errc::denied, "{}: not allowed for this user: ask as root, or name a group in `status_group`",
                 path);
   if (sys == EAGAIN || sys == EWOULDBLOCK)
-    return fail(Errc::timeout, "{}: the serving process takes no connection in time", path);
+    return fail(Errc::timeout, "{}: the server process did not accept the connection in time", path);
   auto error = fail_errno(sys, "no answer at {} (is spool-repl serving this volume?)", path);
   error.error().code = Errc::unavailable;
   return error;

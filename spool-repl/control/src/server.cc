@@ -42,7 +42,7 @@ Server::~Server() {
     std::string last = encode_answer(
         session.asked
             ? fail(Errc::io,
-                   "the volume is no longer served: it is not known whether the command was carried out")
+                   "the volume is no longer served: it is unknown whether the command was carried out")
             : fail(Errc::unavailable, "the volume is no longer served"));
     if (!session.answered) (void)::send(fd, last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (session.timer != 0) loop_.cancel(session.timer);
@@ -127,7 +127,7 @@ void Server::make_room() {
   });
   int fd = oldest->first;
   if (!oldest->second.answered)
-    answer(fd, fail(Errc::exhausted, "too many callers at once{}",
+    answer(fd, fail(Errc::exhausted, "too many connections at a time{}",
                     oldest->second.asked ? ": the command may still be carried out (see `spool-repl status`)"
                                          : ""));
   if (sessions_.contains(fd)) end(fd);

@@ -110,8 +110,7 @@ std::string journal_text(const JournalReport& report, bool with_records) {
     out += "superblock one of its copies is older or damaged; the next start writes it anew\n";
   if (report.data_area && !*report.data_area)
     fmt::format_to(at, "data area  {}\n", report.data_area->error().message);
-  if (report.in_use)
-    out += "The replica is being served: what is shown may have changed while it was read.\n";
+  if (report.in_use) out += "The replica is being served: it may have changed while it was read.\n";
   if (with_records) put_records(l, out);
   if (with_records) out += '\n';
   return out + verdict(l);

@@ -125,7 +125,7 @@ class Table {
     if (!node) return;
     if (!node->is_integer() && !node->is_string())
       return error(node, key,
-                   "is no size: expected a text in quotes, such as \"20GiB\", or a number of bytes");
+                   "is not a size: expected a text in quotes, such as \"20GiB\", or a number of bytes");
     auto value = node->is_integer() ? parse_size(std::to_string(node->value_or<std::int64_t>(-1)))
                                     : parse_size(node->value_or<std::string>(""));
     if (!value) return error(node, key, value.error().message);
@@ -137,7 +137,7 @@ class Table {
     const toml::node* node = table_.get(key);
     if (!node) return;
     if (!node->is_integer() && !node->is_string())
-      return error(node, key, "is no time: expected a text in quotes, such as \"30s\" or \"500ms\"");
+      return error(node, key, "is not a time: expected a text in quotes, such as \"30s\" or \"500ms\"");
     auto value = node->is_integer() ? parse_duration(std::to_string(node->value_or<std::int64_t>(-1)))
                                     : parse_duration(node->value_or<std::string>(""));
     if (!value) return error(node, key, value.error().message);

@@ -121,7 +121,7 @@ void DeviceExport::on_attached(Result<LoopIdentity> attached) {
                   nullptr)(taken ? Result<std::string>(loop_device_.device) : std::unexpected(taken.error()));
   } else if (!aborted_) {
     if (taken && options_.tell)
-      options_.tell(fmt::format("the block device is there again, as {}", loop_device_.device), false);
+      options_.tell(fmt::format("the block device is attached again, as {}", loop_device_.device), false);
     trouble_ = taken
                    ? ""
                    : fmt::format(

@@ -50,8 +50,8 @@ Status await_detached(const LoopIdentity& loop) {
     if (!is_attached(loop)) return {};
     ::nanosleep(&pause, nullptr);
   }
-  return fail(Errc::unavailable, "{}: another program keeps it open; it will detach when that closes it",
-              loop.device);
+  return fail(Errc::unavailable,
+              "{}: another program keeps it open; it is detached when that program closes it", loop.device);
 }
 
 // LOOP_CONFIGURE falls back to buffered I/O without a word where the file does not allow direct I/O.
@@ -196,7 +196,7 @@ Status check_symlink(const std::string& link) {
   std::error_code error;
   std::string before = std::filesystem::read_symlink(link, error);
   if (is_device_of_ours(before)) return {};
-  return fail(Errc::conflict, "{}: is a link to {}, which no volume's device can be; nothing was changed",
+  return fail(Errc::conflict, "{}: is a link to {}, which cannot be a volume's device; nothing was changed",
               link, before);
 }
 

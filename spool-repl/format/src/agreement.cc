@@ -74,7 +74,7 @@ std::string disagreement(std::string_view here, std::string_view there) {
     if (!value_in(ours, key)) tell(key, nullptr, &value);
   // Twice the same key, or another order: no setting differs, and yet somebody means something else by it.
   if (text.empty() && here != there)
-    return "the lists of settings that must agree are written otherwise: run the same release on both";
+    return "the lists of settings that must agree have different forms: run the same release on both";
   if (text.size() > told_bytes_max) text = text.substr(0, told_bytes_max) + "...";
   return text;
 }

@@ -405,7 +405,7 @@ void encode_wire_header(const WireHeader& h, MutableByteSpan out) {
 Result<WireHeader> decode_wire_header(ByteSpan in) {
   TL_CHECK(in.size() == wire_header_bytes);
   if (load_le<std::uint32_t>(in.data()) != wire_magic)
-    return fail(Errc::corrupt, "what the peer sends is not the replication protocol");
+    return fail(Errc::corrupt, "the peer does not use the replication protocol");
   auto version = load_le<std::uint16_t>(in.data() + 4);
   if (version != wire_version)
     return fail(Errc::conflict,

@@ -16,8 +16,8 @@ Status check_usable(const Listing& listing, const std::string& name) {
   if (listing.damage) return fail(Errc::corrupt, "no cut is possible: {}", listing.damage->message);
   if (!listing.superblock.inconsistent_source.id.is_nil())
     return fail(Errc::conflict,
-                "{}: the replica is Inconsistent: a resync into it was not finished, and its data area is a "
-                "state of no LSN. Let it finish, or use another replica",
+                "{}: the replica is Inconsistent: a resync into it was not finished, and its data area is "
+                "the state of no LSN. Wait until it is finished, or use another replica",
                 name);
   return {};
 }
@@ -97,7 +97,7 @@ Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_
   TL_TRY(check_same_journal(now.superblock, base.superblock, base_journal.name()));
   TL_TRY(check_data_area(base.superblock, base_data));
   if (base.superblock.generation > now.superblock.generation)
-    return fail(Errc::conflict, "{}: is newer than {}: exchange them", base_journal.name(), journal.name());
+    return fail(Errc::conflict, "{}: is newer than {}: swap them", base_journal.name(), journal.name());
   History history(base.superblock);
   history.data_ = &base_data;
   TL_TRY_ASSIGN(Lsn end, history.follow(journal, now, base_journal, base));
@@ -162,31 +162,28 @@ std::size_t History::records_up_to(Lsn lsn) const {
 Status History::check(Lsn lsn) const {
   if (first_ > last_)
     return fail(Errc::invalid,
-                "LSN {}: no cut is possible with this base: its data area may hold what came up to LSN {}, "
-                "and the journal's ring was written over the records behind LSN {}. Take a later base",
+                "LSN {}: no cut is possible with this base: its data area may have writes up to LSN {}, "
+                "and the journal's ring has overwritten the records after LSN {}. Use a later base",
                 lsn.v, first_.v, last_.v);
   if (lsn > last_ && gap_until_.v > 0)
-    return fail(
-        Errc::invalid,
-        "LSN {}: the base allows cuts from LSN {} to {}: the journal's ring was written over what came "
-        "then, up to LSN {}. Take a later base",
-        lsn.v, first_.v, last_.v, gap_until_.v);
+    return fail(Errc::invalid,
+                "LSN {}: the base allows cuts from LSN {} to {}: the journal's ring has overwritten the next "
+                "records, up to LSN {}. Use a later base",
+                lsn.v, first_.v, last_.v, gap_until_.v);
   if (lsn < first_)
-    return fail(
-        Errc::invalid,
-        "LSN {}: cuts are possible from LSN {} to {}: what came behind LSN {} may be in the data area "
-        "already, and what was there before is gone. An earlier copy of data area and journal (--base, "
-        "--base-journal) allows earlier ones",
-        lsn.v, first_.v, last_.v, lsn.v);
+    return fail(Errc::invalid,
+                "LSN {}: cuts are possible from LSN {} to {}: the data area may already have writes after "
+                "LSN {} in place of the earlier content. An earlier copy of data area and journal (--base, "
+                "--base-journal) allows earlier cuts",
+                lsn.v, first_.v, last_.v, lsn.v);
   if (lsn > last_)
     return fail(Errc::invalid, "LSN {}: the journal ends at LSN {}; cuts are possible from LSN {} to {}",
                 lsn.v, last_.v, first_.v, last_.v);
   std::size_t n = records_up_to(lsn);
   Lsn before = n == 0 ? sb_.tail.lsn : records_[n - 1].body.mark().lsn;
   if (before != lsn)
-    return fail(Errc::invalid,
-                "LSN {}: lies within the record of LSN {} to {}, which counts as a whole: cut at {} or {}",
-                lsn.v, before.v + 1, records_[n].body.mark().lsn.v, before.v, records_[n].body.mark().lsn.v);
+    return fail(Errc::invalid, "LSN {}: is within the record of LSN {} to {}: cut at {} or {}", lsn.v,
+                before.v + 1, records_[n].body.mark().lsn.v, before.v, records_[n].body.mark().lsn.v);
   return {};
 }
 

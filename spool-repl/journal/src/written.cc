@@ -49,18 +49,15 @@ Result<std::vector<std::uint64_t>> marked_blocks(ports::BlockFile& journal, cons
                                                  ReplicaId winner) {
   const DirtySlot* slot = slot_of(sb, winner);
   if (!slot)
-    return fail(
-        Errc::conflict,
-        "{}: nothing is known here of what replica {} has, and the journal reaches back only to LSN {}, "
-        "which is behind the parting",
-        journal.name(), winner, sb.tail.lsn.v);
+    return fail(Errc::conflict,
+                "{}: it is unknown what replica {} has, and the journal begins at LSN {}, after the parting",
+                journal.name(), winner, sb.tail.lsn.v);
   ReadBitmap bitmap = read_bitmap(journal, sb, static_cast<std::uint32_t>(slot - sb.dirty.data()));
   if (bitmap.pages_lost > 0)
-    return fail(
-        Errc::corrupt,
-        "{}: {} pages of the bitmap for replica {} are damaged: which of their blocks were written behind "
-        "the parting is not known",
-        journal.name(), bitmap.pages_lost, winner);
+    return fail(Errc::corrupt,
+                "{}: {} pages of the bitmap for replica {} are damaged: it is unknown which of their blocks "
+                "were written after the parting",
+                journal.name(), bitmap.pages_lost, winner);
   return std::move(bitmap.words);
 }
 
@@ -95,10 +92,10 @@ Result<Parting> find_parting(const History& history, ReplicaId winner) {
   std::vector<KnownEpoch> epochs = epochs_of(history);
   auto counts = [&](const KnownEpoch& e) { return (e.entry.in_sync & set_of(winner)) != 0; };
   if (epochs.empty() || counts(epochs.back()))
-    return fail(
-        Errc::conflict,
-        "by the log here, which ends at LSN {}, replica {} was never left out: it says nothing of a parting",
-        history.last().v, winner);
+    return fail(Errc::conflict,
+                "in the log of this replica, which ends at LSN {}, replica {} never left the in-sync set: no "
+                "parting is known",
+                history.last().v, winner);
   auto last_with = std::find_if(epochs.rbegin(), epochs.rend(), counts);
   Lsn since;
   if (last_with != epochs.rend()) since = last_with.base()->committed.value_or(Lsn{});

@@ -226,7 +226,7 @@ void PeerNet::make_room(const std::string& host) {
   auto oldest = std::find_if(callers_.begin(), callers_.end(),
                              [&](const Caller& c) { return c.host == *crowded; });
   std::shared_ptr<Connection> goes = oldest->connection;
-  goes->close(fmt::format("too many callers at once: {} had to go without a word", goes->name()));
+  goes->close(fmt::format("too many connections at a time: {} had to go without a word", goes->name()));
 }
 
 // ---- dialing

@@ -30,14 +30,14 @@ Result<bool> file_wanted(int fd, const BlocksWanted& wanted) {
     map->fm_flags = FIEMAP_FLAG_SYNC;
     map->fm_extent_count = extents_max;
     if (::ioctl(fd, FS_IOC_FIEMAP, map) != 0)
-      return fail_errno(errno, "the file system does not say where the file's content lies");
+      return fail_errno(errno, "the file system does not report the blocks of the file");
     if (map->fm_mapped_extents == 0) return false;
     for (std::uint32_t i = 0; i < map->fm_mapped_extents; ++i)
       if (extent_wanted(map->fm_extents[i], wanted)) return true;
     const fiemap_extent& last = map->fm_extents[map->fm_mapped_extents - 1];
     if (last.fe_flags & FIEMAP_EXTENT_LAST) return false;
     if (last.fe_logical + last.fe_length <= from)
-      return fail(Errc::corrupt, "the file system lists the extents of the file in no order");
+      return fail(Errc::corrupt, "the file system does not list the extents of the file in order");
     from = last.fe_logical + last.fe_length;
   }
 }

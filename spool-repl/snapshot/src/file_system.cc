@@ -33,19 +33,18 @@ Result<std::string> file_system_on(const std::string& device) {
     return fail_errno(errno != 0 ? errno : EIO, "{}: looking for a file system failed", device);
   if (found == -2)
     return fail(Errc::invalid,
-                "the volume holds the marks of several file systems: it is not clear which one it is");
+                "the volume has the marks of several file systems: it is unclear which of them counts");
   std::string type = value_of(probe.get(), "TYPE"), table = value_of(probe.get(), "PTTYPE");
   if (is_ext(type) || type == "xfs") return type;
   if (!type.empty())
-    return fail(Errc::invalid, "the volume holds {}: mail can be taken out of ext2, ext3, ext4 and XFS",
+    return fail(Errc::invalid, "the volume holds {}: mail can be extracted from ext2, ext3, ext4 and XFS",
                 type);
   if (!table.empty())
-    return fail(
-        Errc::invalid,
-        "the volume holds a partition table ({}): mail can be taken out of a file system that has all of the "
-        "volume",
-        table);
-  return fail(Errc::invalid, "the volume holds no file system that is known");
+    return fail(Errc::invalid,
+                "the volume holds a partition table ({}): mail can be extracted from a file system on the "
+                "whole volume",
+                table);
+  return fail(Errc::invalid, "the volume has no known file system");
 }
 
 Status mount_file_system(const std::string& device, const std::string& type, const std::string& directory) {

@@ -26,7 +26,7 @@ namespace {
 
 // What the kernel says of a failed request is EIO; what it was is known here.
 std::unexpected<Error> with_cause(Error e, const CowTarget& target) {
-  if (auto cause = target.failure()) e.message += ". A request of its failed: " + cause->message;
+  if (auto cause = target.failure()) e.message += ". A request failed: " + cause->message;
   return std::unexpected(std::move(e));
 }
 

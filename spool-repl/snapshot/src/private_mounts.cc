@@ -27,7 +27,7 @@ Status load_fuse() {
 
 Status leave_for_own_mounts() {
   if (::unshare(CLONE_NEWNS) != 0)
-    return fail_errno(errno, "no mount namespace of its own can be made (root is needed)");
+    return fail_errno(errno, "no mount namespace can be created (root is needed)");
   // Not MS_PRIVATE: what is unmounted elsewhere has to go here too, or its device stays in use for as long as
   // this one lives.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0)

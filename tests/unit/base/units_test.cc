@@ -47,7 +47,7 @@ TEST(Units, WhatIsNoSizeIsRefusedWithWhatToWrite) {
         "64Kib/s", "64X", "0x10", "4194305TiB", "99999999999999999999", "1.0000000000001G"})
     EXPECT_EQ(size(text), -1) << text;
   EXPECT_EQ(parse_size("64X").error().message,
-            "\"64X\" is no size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB");
+            "\"64X\" is not a size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB");
 }
 
 TEST(Units, TimesHaveTheUnitsThatAnyProgramHas) {

@@ -179,7 +179,7 @@ void State::answer(Pending& p) {
 
 void State::refuse_write(fuse_req_t request, int error) {
   if (!std::exchange(write_lost, true))
-    log_error("fuse: {}: a write failed ({}): every later flush fails until the device is attached anew",
+    log_error("fuse: {}: a write failed ({}): every later flush fails until the device is attached again",
               options.mount_point, std::strerror(error));
   fuse_reply_err(request, error);
 }

@@ -200,7 +200,7 @@ void Device::remove(int pauses) {
       driver_->pause();
       continue;
     }
-    log_warning("ublk: device {} is dead and still in use; once it is not, the next one of {} takes it away",
+    log_warning("ublk: device {} is dead and still in use; once it is free, the next device of {} removes it",
                 id_, link_);
     break;
   }

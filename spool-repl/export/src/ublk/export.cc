@@ -85,7 +85,8 @@ void State::sweep_later() {
                if (control->left_over == 0) return;
                if (++sweeps < sweeps_max) return sweep_later();
                log_warning(
-                   "ublk: {}: a device of an earlier process is still in use (mounted?); it stays, dead",
+                   "ublk: {}: a device of an earlier process is still in use (mounted?); it stays as a dead "
+                   "device",
                    options.link);
              });
   });

@@ -66,7 +66,7 @@ void State::reap() {
 void State::on_completion(const Completion& c) {
   if (c.tag >= tags.size() || tags[c.tag].place != Place::driver) {
     if (!std::exchange(nonsense_told, true))
-      log_error("ublk: {}: the kernel completes tag {}, which it does not have", options.link, c.tag);
+      log_error("ublk: {}: the kernel completed tag {}, which was not submitted", options.link, c.tag);
     return;
   }
   Tag& tag = tags[c.tag];
@@ -74,7 +74,7 @@ void State::on_completion(const Completion& c) {
   tag.place = Place::here;
   if (c.result == uapi::result_request) return serve(tag);
   if (!std::exchange(nonsense_told, true))
-    log_error("ublk: {}: the kernel asks for {}, which nobody offered", options.link, c.result);
+    log_error("ublk: {}: the kernel asks for {}, which was not offered", options.link, c.result);
   answer(tag, EIO, 0);
 }
 
@@ -216,7 +216,7 @@ void State::fail_all() {
 void State::serve_until(const std::atomic<bool>& done) {
   for (int i = 0; !done; ++i) {
     if (i == serve_polls_max) {
-      log_error("ublk: {}: the kernel's driver does not let the device go", options.link);
+      log_error("ublk: {}: the kernel's driver does not release the device", options.link);
       return;
     }
     pollfd event{queue ? queue->event_fd() : -1, POLLIN, 0};

@@ -191,7 +191,7 @@ TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
   EXPECT_EQ(listen("unix:" + dir_ + "/missing/socket"), 78);
   EXPECT_TRUE(says("listen.address: " + dir_ + "/missing, the directory of the socket")) << err_;
   EXPECT_EQ(listen("unix:" + dir_ + "/lmtpd.toml"), 78);
-  EXPECT_NE(err_.find("exists and is no socket"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("exists and is not a socket"), std::string::npos) << err_;
   EXPECT_EQ(listen("192.0.2.1:2401"), 78);
   EXPECT_TRUE(says("listen.address: 192.0.2.1:2401: this machine has no such address")) << err_;
   EXPECT_EQ(listen("unix:" + dir_ + "/socket"), 0) << err_;

@@ -331,7 +331,7 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
       "t.toml: limits.connections_per_address (500) is above limits.connections (100), and is never reached");
   EXPECT_EQ(warnings("[limits]\nqueue_time = \"10min\"\n"),
             "t.toml: limits.queue_time (600s) is as long as an MTA waits for a reply (10min): it would "
-            "deliver again what was delivered");
+            "deliver messages twice");
   EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n")
                 .find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"),
             std::string::npos);
@@ -357,7 +357,7 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
             "t.toml: next_hop.s.connections (64) is not below limits.deliveries (64): a store that hangs "
             "takes all threads that deliver\n"
             "t.toml: next_hop.s.data_timeout: with limits.queue_time a delivery may take 600s, and an MTA "
-            "waits 10min for the reply: it would deliver again what was delivered");
+            "waits 10min for the reply: it would deliver messages twice");
 }
 
 TEST(Config, AllProblemsAreReportedAtOnce) {
@@ -365,7 +365,7 @@ TEST(Config, AllProblemsAreReportedAtOnce) {
   EXPECT_NE(errors.find("t.toml:11: limits.recipients: expected a number from 1 to 100000"),
             std::string::npos)
       << errors;
-  EXPECT_NE(errors.find("\nt.toml:12: limits.idle_timeout: \"5 bananas\" is no time: expected"),
+  EXPECT_NE(errors.find("\nt.toml:12: limits.idle_timeout: \"5 bananas\" is not a time: expected"),
             std::string::npos)
       << errors;
 }
@@ -406,13 +406,13 @@ const Wrong wrong[] = {
     {"[[listen]]\naddress = \"unix:/a\"\n[[listen]]\naddress = \"unix:/a\"\n", "is listed twice"},
     {"[[listen]]\naddress = \"unix:/a/b\"\n[[listen]]\naddress = \"unix:/a//b\"\n",
      "t.toml:4: listen.address: is listed twice"},
-    {"[[listen]]\naddress = \"unix:/a/\"\n", "is a directory's path"},
+    {"[[listen]]\naddress = \"unix:/a/\"\n", "is the path of a directory"},
     {"[[listen]]\naddress = \"[::1]:24\"\n[[listen]]\naddress = \"[0:0:0:0:0:0:0:1]:24\"\n",
      "listen.address: is listed twice"},
     {"[[listen]]\naddress = \"0.0.0.0:24\"\n[[listen]]\naddress = \"127.0.0.1:24\"\n",
-     "0.0.0.0:24 and 127.0.0.1:24 cannot both be listened at"},
+     "0.0.0.0:24 and 127.0.0.1:24 cannot both be used"},
     {"[[listen]]\naddress = \"[::1]:24\"\n[[listen]]\naddress = \"[::]:24\"\n",
-     "[::1]:24 and [::]:24 cannot both be listened at"},
+     "[::1]:24 and [::]:24 cannot both be used"},
     {"listen = 5\n", "listen: at least one [[listen]]"},
     {"[listen]\naddress = \"unix:/a\"\n", "listen: expected [[listen]], with two brackets on each side"},
     {"[[agent]]\ncommand = \"/bin/true\"\n", "agent: expected [agent.NAME], with one bracket on each side"},
@@ -439,7 +439,7 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"static\"\nhome = \"a\"\n", "t.toml:3: users.home: expected an absolute path"},
     {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a\"\nagent = \"x\"\n",
      "there is no section [agent.x]"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: lists nobody"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: is empty"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\naccept_all = false\n", "users.users: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n",
      "users.accept_all: accepts every address"},
@@ -448,7 +448,7 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\", \"\"]\n",
      "users.users: \"\": expected a local part"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann-x\"]\ndetail_delimiter = \"-\"\n",
-     "users.users: \"ann-x\": nobody would be found by it"},
+     "users.users: \"ann-x\": no address would find it"},
     {"[users]\ndriver = \"sqlite\"\npath = \"/a\"\naccept_all = true\n", "users.accept_all: unknown key"},
     {"[users]\ndriver = \"static\"\naccept_all = true\ndetail_delimiter = \"+-\"\n",
      "expected one character"},
@@ -478,7 +478,7 @@ const Wrong wrong[] = {
     {"[limits]\nrefused_recipients = 0\n", "limits.refused_recipients: "},
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nmin_version = \"1.1\"\n", "expected \"1.2\" or \"1.3\""},
     {"[limits]\nbody_memory = \"2MiB\"\nbody_memory_total = \"1MiB\"\n", "no message would fit"},
-    {"[limits]\nmessage_size = \"10 MiB\"\n", "limits.message_size: \"10 MiB\" is no size: expected"},
+    {"[limits]\nmessage_size = \"10 MiB\"\n", "limits.message_size: \"10 MiB\" is not a size: expected"},
     {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},
     {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
     {"[maildir]\ndetail_folders = \"maybe\"\n",
@@ -491,7 +491,7 @@ const Wrong wrong[] = {
     {"[quota]\ndriver = \"count\"\naddress = \"quota-status\"\n",
      "quota.address: \"quota-status\": expected"},
     {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nstorage = \"1GiB\"\n",
-     "quota.storage: is Dovecot's to say where it counts"},
+     "quota.storage: is a setting of Dovecot where Dovecot counts"},
     {"[quota]\ndriver = \"maildir\"\naddress = \"unix:/q\"\n", "quota.address: needs driver = \"count\""},
     {"[quota]\ndriver = \"none\"\nover = \"defer\"\n", "quota.over: needs driver = \"maildir\" or \"count\""},
     {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n", "quota.storage: needs driver = \"maildir\""},
@@ -501,7 +501,8 @@ const Wrong wrong[] = {
      "quota.grace_percent: expected a number from 0 to 100"},
     {"[quota]\ndriver = \"maildir\"\nignore = [\"../Trash\"]\n",
      "quota.ignore: \"../Trash\" is the name of no folder"},
-    {"[quota]\ndriver = \"maildir\"\nstorage = \"lots\"\n", "quota.storage: \"lots\" is no size: expected"},
+    {"[quota]\ndriver = \"maildir\"\nstorage = \"lots\"\n",
+     "quota.storage: \"lots\" is not a size: expected"},
     {"[agent.lda]\n", "agent.lda.command: is missing"},
     {"[agent.lda]\ncommand = \"/bin/x %frm%\"\n", "t.toml:2: agent.lda.command: "},
     {"[agent.lda]\ncommand = \"x\"\n", "must be an absolute path"},
@@ -526,7 +527,7 @@ const Wrong wrong_users[] = {
     {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_key = \"/k\"\n",
      "users.tls_key: needs its counterpart"},
     {MYSQL "hosts = [\"db1\"]\ndb_password = \"a\"\ndb_password_file = \"/p\"\n",
-     "users.db_password: is given, and a file too"},
+     "users.db_password: is set, and a file too"},
     {MYSQL "hosts = [\"db1\"]\nconnect_timeout = \"11s\"\n",
      "t.toml:7: users.connect_timeout: must be at most 10s"},
     {MYSQL "hosts = [\"db1\"]\nquery_timeout = \"1min\"\n", "users.query_timeout: must be at most 10s"},

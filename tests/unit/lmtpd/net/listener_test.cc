@@ -209,7 +209,7 @@ TEST(Listener, AFileThatIsNoSocketStays) {
   std::ofstream(dir / "s") << "precious";
   auto listener = Listener::bind(unix_at(dir / "s"));
   ASSERT_FALSE(listener);
-  EXPECT_NE(listener.error().message.find("is no socket"), std::string::npos);
+  EXPECT_NE(listener.error().message.find("is not a socket"), std::string::npos);
   EXPECT_TRUE(exists(dir / "s"));
 }
 

@@ -119,7 +119,7 @@ TEST_F(QuotaStatusTest, WhoIsNotThereIsLeftAloneForAWhile) {
   EXPECT_EQ(service.made, 1u);
   room = status.room(ann, 1);
   ASSERT_FALSE(room);
-  EXPECT_NE(room.error().message.find("left alone"), std::string::npos) << room.error().message;
+  EXPECT_NE(room.error().message.find("the next attempt is soon"), std::string::npos) << room.error().message;
   EXPECT_EQ(service.made, 1u);
   service.connections = {{}, {yes, "never"}};
   clock.later_ms += 1'001;
@@ -129,7 +129,7 @@ TEST_F(QuotaStatusTest, WhoIsNotThereIsLeftAloneForAWhile) {
 TEST_F(QuotaStatusTest, HalfAnAnswerIsNone) {
   service.connections = {{"action=DUNNO\n"}, {std::string(5000, 'x') + "\n\n"}, {"hello\n\n", "never"}};
   QuotaStatus status(config, service, 7, clock);
-  for (const char* problem : {"it answers by half", "it answers more than", "it answers \"\""}) {
+  for (const char* problem : {"its answer is incomplete", "its answer has more than", "it answers \"\""}) {
     auto room = status.room(ann, 1);
     ASSERT_FALSE(room);
     EXPECT_NE(room.error().message.find(problem), std::string::npos) << room.error().message;

@@ -212,8 +212,9 @@ TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
   EXPECT_EQ(user_of(open()->find({"ann", "example.org"})).value().quota, (QuotaLimit{5u << 20, 7}))
       << "as Dovecot 2.4 calls them";
   std::string columns = "'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, NULL AS maildir, NULL AS agent, ";
-  EXPECT_NE(row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is no size"),
-            std::string::npos);
+  EXPECT_NE(
+      row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is not a size"),
+      std::string::npos);
   EXPECT_NE(row_error(columns + "-1 AS quota_messages")
                 .find("column \"quota_messages\": \"-1\" is no number of messages"),
             std::string::npos);

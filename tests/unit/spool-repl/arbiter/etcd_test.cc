@@ -250,7 +250,7 @@ TEST_F(EtcdTest, NonsenseIsUnknown) {
       {"{\"header\":{\"cluster_id\":\"1\"}", "no JSON"},
       {R"({"header":{"cluster_id":"1"},"succeeded":true})", "not the one response"},
       {R"({"header":{"cluster_id":"1"},"succeeded":true,"responses":[{"response_range":{}}]})",
-       "put nothing"},
+       "swap without a put"},
       {R"({"header":{"cluster_id":"1"},"succeeded":"yes","responses":[{"response_put":{}}]})",
        "neither true nor false"},
       {with("hello"), "not one of Twinloft's"},
@@ -392,7 +392,7 @@ TEST_F(EtcdTest, NonsenseInsteadOfAToken) {
     Settings set = settings({server.url()});
     set.user = "spool";
     set.password_file = write("password", "x");
-    EXPECT_TRUE(unknown(store(set)->perform(read()), "none of etcd's")) << body;
+    EXPECT_TRUE(unknown(store(set)->perform(read()), "not an answer of etcd")) << body;
     EXPECT_EQ(server.seen().size(), 1u);
   }
 }

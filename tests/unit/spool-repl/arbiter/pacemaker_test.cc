@@ -190,9 +190,9 @@ TEST_F(PacemakerTest, NothingWithoutQuorumFencingAndMembership) {
   cluster.more = "<nvpair id=\"x\" name=\"stonith-enabled\" value=\"TRUE\"/>";
   EXPECT_EQ(store->perform(read()).outcome, Outcome::granted);
   cluster.nodes = first_lost;
-  EXPECT_TRUE(unknown(store->perform(read()), "this node (n1) is no full member"));
+  EXPECT_TRUE(unknown(store->perform(read()), "this node (n1) is not a full member"));
   cluster.nodes = "";
-  EXPECT_TRUE(unknown(store->perform(read()), "this node (n1) is no full member"));
+  EXPECT_TRUE(unknown(store->perform(read()), "this node (n1) is not a full member"));
   EXPECT_EQ(cluster.patches, 0);
 }
 
@@ -216,7 +216,7 @@ TEST_F(PacemakerTest, ALostNodeMustBeFencedFirst) {
 TEST_F(PacemakerTest, AMemberOfThisPartitionMayBeDropped) {
   EpochValue one = value(1, 1), alone = value(2, 1, set_of(1));
   cluster.value = encode_value(volume, one);
-  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s whether the cluster has lost the node"));
+  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s, in case the cluster has lost the node"));
   EXPECT_EQ(cluster.value, encode_value(volume, alone)) << "written, and not relied on yet";
   clock.t = clock.t + std::chrono::milliseconds(9'999);
   EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s"));

@@ -224,7 +224,7 @@ TEST_F(ControlTest, AServerThatEndsAnswersThoseThatWait) {
   server.reset();
   EXPECT_EQ(
       hear_until_closed(waiting),
-      "end error io the volume is no longer served: it is not known whether the command was carried out\n");
+      "end error io the volume is no longer served: it is unknown whether the command was carried out\n");
   EXPECT_EQ(hear_until_closed(silent), "end error unavailable the volume is no longer served\n");
 }
 
@@ -260,7 +260,7 @@ TEST_F(ControlTest, AnAnswerThatEndsEarlyIsNoSuccess) {
         peer.join();
         ASSERT_FALSE(out) << bytes;
         EXPECT_EQ(out.error().code, Errc::io) << bytes << ": " << out.error().message;
-        EXPECT_NE(out.error().message.find("not known whether"), std::string::npos);
+        EXPECT_NE(out.error().message.find("unknown whether"), std::string::npos);
       }
   std::thread peer([&] { server.serve_one(true, "demoted\nend ok\n"); });
   EXPECT_EQ(ask(path, "demote", std::chrono::seconds(20)).value(), "demoted\n");

@@ -166,10 +166,10 @@ TEST_F(CheckTest, MoreMemoryThanTheMachineHas) {
 
 TEST_F(CheckTest, FilesInTheWay) {
   s.nbd_listen = "unix:" + file("taken", "x");
-  EXPECT_TRUE(says(check_volume(s).errors, "nbd.listen: " + where + "/taken: is no socket"));
+  EXPECT_TRUE(says(check_volume(s).errors, "nbd.listen: " + where + "/taken: is not a socket"));
   s.nbd_listen = "unix:" + where + "/nbd";
   s.control = where + "/taken";
-  EXPECT_TRUE(says(check_volume(s).errors, "control: " + where + "/taken: is no socket"));
+  EXPECT_TRUE(says(check_volume(s).errors, "control: " + where + "/taken: is not a socket"));
   s.control = where + "/control";
   s.fuse_file = where;
   EXPECT_TRUE(says(check_volume(s).errors, "must be a regular file"));
@@ -181,7 +181,7 @@ TEST_F(CheckTest, FilesInTheWay) {
       says(check_volume(s).errors, "fuse.device: " + where + "/taken: exists and is not a symbolic link"));
   s.fuse_device = where + "/link";
   std::filesystem::create_symlink("/dev/null", s.fuse_device);
-  EXPECT_TRUE(says(check_volume(s).errors, "which no volume's device can be"));
+  EXPECT_TRUE(says(check_volume(s).errors, "which cannot be a volume's device"));
 }
 
 // Another process holds what the volume needs. Where it is the one that serves the volume, that is as it

@@ -179,31 +179,31 @@ TEST_F(ConfigTest, WrongValuesAreNamed) {
   };
   for (const Case& c : {Case{"uuid", "\"no\"", "no"},
                         {"uuid", "7", "text in quotes"},
-                        {"size", "\"12 apples\"", "no size"},
+                        {"size", "\"12 apples\"", "not a size"},
                         {"size", "\"0GiB\"", "must not be 0"},
-                        {"size", "-4096", "no size"},
-                        {"size", "true", "no size"},
-                        {"size", "\"99999999999TiB\"", "no size"},
+                        {"size", "-4096", "not a size"},
+                        {"size", "true", "not a size"},
+                        {"size", "\"99999999999TiB\"", "not a size"},
                         {"size", "4097", "multiple of 4096"},
-                        {"journal_size", "\"1XB\"", "no size"},
-                        {"arena", "\"\"", "no size"},
-                        {"arena", "1.5", "no size"},
+                        {"journal_size", "\"1XB\"", "not a size"},
+                        {"arena", "\"\"", "not a size"},
+                        {"arena", "1.5", "not a size"},
                         {"listen", "7788", "text in quotes"},
                         {"secret_file", "\"secret\"", "absolute path"},
                         {"control", "\"run.sock\"", "absolute path"},
                         {"write_ack", "\"maybe\"", "\"memory\", \"durable\""},
                         {"write_ack", "true", "text in quotes"},
-                        {"seal_after", "5", "no time"},
-                        {"seal_after", "\"5 ms\"", "no time"},
+                        {"seal_after", "5", "not a time"},
+                        {"seal_after", "\"5 ms\"", "not a time"},
                         {"seal_after", "\"0ms\"", "must not be 0"},
-                        {"peer_timeout", "\"6 weeks\"", "no time"},
+                        {"peer_timeout", "\"6 weeks\"", "not a time"},
                         {"journal_writes_in_flight", "0", "from 1 to 64"},
                         {"journal_writes_in_flight", "65", "from 1 to 64"},
                         {"journal_writes_in_flight", "\"4\"", "from 1 to 64"},
                         {"control", "\"\"", "must not be empty"},
                         {"peer_timeout", "\"1ns\"", "at least \"50ms\""},
                         {"slow_peer", "\"1us\"", "at least \"50ms\""},
-                        {"seal_after", "1.5", "no time"},
+                        {"seal_after", "1.5", "not a time"},
                         {"listen", "\"*:7788\"", "names no host"},
                         {"listen", "\":7788\"", "names no host"},
                         {"peer", "3", "[[volume.mail.peer]]"},
@@ -274,7 +274,7 @@ TEST_F(ConfigTest, Membership) {
   ASSERT_TRUE(v) << v.error().message;
   EXPECT_EQ(v->volumes[0].resync_latency_target, Duration(0));
   EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7,
-                      "volume.mail.resync_latency_target", "is no time"));
+                      "volume.mail.resync_latency_target", "is not a time"));
   EXPECT_TRUE(
       refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "must not be 0"));
   EXPECT_TRUE(
@@ -340,7 +340,7 @@ TEST_F(ConfigTest, WrongArbiters) {
   for (auto [line, name, words] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
            {"timeout = \"10s\"", "timeout", "\"50ms\" to \"9s\""},
            {"timeout = \"1ms\"", "timeout", "\"50ms\" to \"9s\""},
-           {"timeout = 5", "timeout", "is no time"},
+           {"timeout = 5", "timeout", "is not a time"},
            {"prefix = \"\"", "prefix", "1 to 256"},
            {"ca_file = \"/ca\"", "ca_file", "https://"},
            {"user = \"a\"", "user", "together"},

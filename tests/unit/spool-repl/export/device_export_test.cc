@@ -195,7 +195,7 @@ TEST_F(DeviceExportTest, DetachedByAnotherProgramItIsAttachedAgainAndForeignDevi
   ASSERT_TRUE(foreign) << foreign.error().message;
   run_until([&] { return events.size() >= 2; });
   EXPECT_NE(events[0].find(first.device + " is no longer attached"), std::string::npos) << events[0];
-  EXPECT_NE(events[1].find("is there again"), std::string::npos) << events[1];
+  EXPECT_NE(events[1].find("is attached again"), std::string::npos) << events[1];
   ASSERT_EQ(loops().size(), 1u);
   EXPECT_EQ(linked(), loops()[0].device);
   EXPECT_EQ(device->device(), loops()[0].device);

@@ -258,7 +258,7 @@ TEST_F(BaseCut, WhereTheRingWasWrittenOverItSaysSo) {
   EXPECT_EQ(image(*h, base), state(base));
   auto refused = h->check(base + 1);
   ASSERT_FALSE(refused);
-  EXPECT_TRUE(fails_with(refused.error(), Errc::invalid, {"from LSN 2 to 2", "written over", "later base"}));
+  EXPECT_TRUE(fails_with(refused.error(), Errc::invalid, {"from LSN 2 to 2", "overwritten", "later base"}));
 }
 
 TEST_F(BaseCut, ATailThatWasCutOffDoesNotComeBack) {
@@ -288,7 +288,7 @@ TEST_F(BaseCut, OfAnotherJournalOrOfALaterTimeIsRefused) {
   r.move_tail_to_head();
   auto exchanged = History::open(*base_journal, r.journal, r.data);
   ASSERT_FALSE(exchanged);
-  EXPECT_TRUE(fails_with(exchanged.error(), Errc::conflict, {"newer", "exchange"}));
+  EXPECT_TRUE(fails_with(exchanged.error(), Errc::conflict, {"newer", "swap"}));
   Superblock sb = r.sb;
   sb.replica = 5;
   ASSERT_TRUE(store_superblock(*base_journal, sb));

@@ -126,7 +126,7 @@ TEST_F(WrittenSince, ALogThatNeverLeftTheWinnerOutSaysNothing) {
   r.append({{1, 1, 0x11}});
   auto refused = look();
   ASSERT_FALSE(refused);
-  EXPECT_TRUE(fails_with(refused.error(), Errc::conflict, {"replica 1 was never left out"}));
+  EXPECT_TRUE(fails_with(refused.error(), Errc::conflict, {"replica 1 never left the in-sync set"}));
 }
 
 TEST_F(WrittenSince, WithoutABitmapThatIsNeededNothingIsGuessed) {
@@ -136,8 +136,7 @@ TEST_F(WrittenSince, WithoutABitmapThatIsNeededNothingIsGuessed) {
   move_tail();
   auto unknown = look();
   ASSERT_FALSE(unknown);
-  EXPECT_TRUE(
-      fails_with(unknown.error(), Errc::conflict, {"nothing is known here of what replica 1 has", "LSN 3"}));
+  EXPECT_TRUE(fails_with(unknown.error(), Errc::conflict, {"it is unknown what replica 1 has", "LSN 3"}));
 
   bitmap(winner, Lsn{1}, {1u << 7});
   ASSERT_TRUE(look());

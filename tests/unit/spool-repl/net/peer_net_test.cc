@@ -175,7 +175,7 @@ TEST_F(PeerNetTest, GarbageClosesThatConnectionOnly) {
     say(fd, as_bytes(garbage));
     hear_until_closed(fd);
   }
-  EXPECT_TRUE(b.noticed("not the replication protocol"));
+  EXPECT_TRUE(b.noticed("not use the replication protocol"));
   EXPECT_EQ(a.downs + b.downs, 0);
   a.net->send(2, Refuse{"undisturbed"});
   a.net->flush();
@@ -294,7 +294,7 @@ TEST_F(PeerNetTest, ThePeerGetsThroughWhileStrangersCall) {
   std::vector<Fd> strangers;
   for (int host = 1; host <= 12; ++host)
     for (int i = 0; i < 8; ++i) strangers.push_back(call(host));
-  run_until([&] { return b.noticed("too many callers at once: the caller at 127.0.0."); });
+  run_until([&] { return b.noticed("too many connections at a time: the caller at 127.0.0."); });
   ASSERT_TRUE(start(a, options(1, 2)));
   run_until([&] { return a.up() && b.up(); });
   for (int i = 0; i < 20; ++i) strangers.push_back(call(1));

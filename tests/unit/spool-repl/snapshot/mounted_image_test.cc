@@ -127,7 +127,7 @@ TEST_F(MountedImageTest, AFileSystemIsReadAndTheImageStaysAsItIs) {
 }
 
 TEST_F(MountedImageTest, WhatIsNoFileSystemIsRefusedInWords) {
-  expect_refused("holds no file system that is known");
+  expect_refused("has no known file system");
   // A partition table: one entry, of type Linux, from sector 2048 on.
   const unsigned char entry[16] = {0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0};
   std::memcpy(data.bytes.data() + 446, entry, sizeof entry);
