@@ -118,7 +118,7 @@ void add_samples(const argv::Template& command, argv::Values& values, std::ostre
   if (!added.empty()) err << "note: sample values are used for:" << added << '\n';
 }
 
-// 0, or the errno that execv() would end with, as far as it can be known without running the program.
+// The errno with which execv() would fail, as far as that can be found without running the program. 0: none.
 int why_not_executable(const std::string& path) {
   struct stat st{};
   if (stat(path.c_str(), &st) != 0) return errno;
@@ -126,8 +126,7 @@ int why_not_executable(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 ? 0 : errno;
 }
 
-// As execvp() would: the first entry of PATH that can be executed, else the first error that is not "no such
-// file".
+// As execvp(3): the first entry of PATH that can be executed, or the first error other than "no such file".
 int search_path(const std::string& program) {
   const char* variable = std::getenv("PATH");
   std::string_view path = variable != nullptr ? variable : "/usr/bin:/bin";

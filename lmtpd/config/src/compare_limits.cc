@@ -12,10 +12,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How long an MTA waits for the replies to a message: RFC 5321 section 4.5.3.2.6, Postfix's
+// The time in which an MTA expects the replies to a message: RFC 5321 section 4.5.3.2.6, Postfix's
 // lmtp_data_done_timeout, and the examples for other MTAs (docs/mta.md).
 constexpr milliseconds mta_waits = std::chrono::minutes(10);
-// And for that to a recipient: section 4.5.3.2.3, lmtp_rcpt_timeout.
+// The time for the reply to a recipient: section 4.5.3.2.3, lmtp_rcpt_timeout.
 constexpr milliseconds mta_waits_for_recipient = std::chrono::minutes(5);
 
 class Comparison {
@@ -55,7 +55,7 @@ class Comparison {
           whole(l_.queue_time));
   }
 
-  // An agent's input is a file beside the message's own.
+  // An agent's input is a second file of the message.
   void input_of_agents() {
     const std::uint64_t message = l_.message_bytes_max;
     if (config_.agents.empty() || message <= config_.delivery.external.memory_bytes_max ||

@@ -1,4 +1,4 @@
-// Limits that are right each by itself, and do not fit together.
+// Limits that are valid, but contradict each other.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace twinloft::lmtpd {
 
-// One sentence each, with the keys and their values.
+// A sentence for each contradiction, with the keys and their values.
 std::vector<std::string> compare_limits(const Config& config);
 
 }  // namespace twinloft::lmtpd

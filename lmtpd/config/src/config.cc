@@ -29,7 +29,7 @@ constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint16_t smtp_port = 25;  // RFC 2033 section 5: LMTP must not be spoken there
 constexpr std::size_t config_bytes_max = 1 << 20;
 
-// As inet_ntop(3) writes it, an interface kept behind it. False: it is no numeric address.
+// Converts to the form of inet_ntop(3), with its interface. False: not a numeric address.
 bool normalize_host(std::string& host) {
   std::size_t percent = host.find('%');
   if (percent != std::string::npos) {
@@ -49,7 +49,7 @@ bool normalize_host(std::string& host) {
   return false;
 }
 
-// "127.0.0.1:2400", "[::1]:2400", "unix:/run/twinloft/lmtp.sock"; the text returned says what is wrong.
+// "127.0.0.1:2400", "[::1]:2400", "unix:/run/twinloft/lmtp.sock". Returns the error, or an empty text.
 std::string parse_address(const std::string& text, ListenSettings& out) {
   if (text.starts_with("unix:")) {
     out.unix_path = text.substr(5);
@@ -135,7 +135,7 @@ void read_client_subjects(const TomlTable& t, Config& config) {
   config.tls.client_subjects = std::move(names);
 }
 
-// A client that leaves STARTTLS out would be served without a certificate.
+// A client without STARTTLS would be served without a certificate.
 void check_certificate_is_required(const TomlTable& t, const Config& config) {
   if (!config.tls.client_certificate_required) return;
   for (const ListenSettings& listen : config.listen)
@@ -176,7 +176,7 @@ void read_tls(const TomlTable& top, Config& config) {
   if (version != "1.2" && version != "1.3") t.error("min_version", "expected \"1.2\" or \"1.3\"");
 }
 
-// Why the kernel gives the second of them no socket; empty: it does. IPv4 and IPv6 are apart.
+// Why the kernel refuses the second socket. Empty: it does not. IPv4 and IPv6 are independent.
 std::string clash(const ListenSettings& first, const ListenSettings& second) {
   if (first.is_at(second)) return "is listed twice";
   bool v6 = second.host.find(':') != std::string::npos;
@@ -293,7 +293,7 @@ void read_folders(const TomlTable& t, FolderConfig& out) {
   t.flag("subscribe", out.subscribe);
 }
 
-// What the driver "maildir" counts by.
+// The settings of the driver "maildir".
 void read_quota_limits(const TomlTable& t, Config& config) {
   QuotaConfig& out = config.delivery.maildir.quota;
   QuotaLimit& limit = config.users.defaults.quota;
@@ -428,7 +428,7 @@ std::string meant(const std::string& name, const All& all, NameOf name_of) {
   return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "";
 }
 
-// Names of agents that other sections use.
+// Checks the names of agents in other sections.
 void check_agent_name(const TomlTable& top, const Config& config, const char* section, const char* key,
                       const std::string& name) {
   const toml::table* raw = top.raw().get_as<toml::table>(section);

@@ -1,4 +1,4 @@
-// Settings that are right, and that nothing uses.
+// Valid settings that have no effect.
 #pragma once
 
 #include <toml++/toml.h>
@@ -10,7 +10,7 @@
 
 namespace twinloft::lmtpd {
 
-// One sentence each. `root`: the file, as it says more than `config` whether a key is there.
+// A sentence for each. root: the file, which shows whether a key is present.
 std::vector<std::string> find_ignored(const Config& config, const toml::table& root);
 
 }  // namespace twinloft::lmtpd

@@ -85,7 +85,7 @@ AgentSpec read_agent(const TomlTable& table, std::string name, std::vector<std::
   table.flag("received", spec.add_received);
   if (spec.command.empty()) return spec;
   std::vector<std::string> found;
-  // The messages name agent.<name>.command themselves; the place is that of the template.
+  // The messages contain agent.<name>.command. The position is that of the template.
   std::string place = table.place("command");
   place.resize(place.size() - (table.where().size() + std::string_view(".command").size()));
   if (Status fits = check_agent_spec(spec, &found); !fits) {

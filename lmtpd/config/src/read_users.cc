@@ -25,7 +25,7 @@ void read_directory(const TomlTable& t, DirectoryConfig& out) {
   t.flag("catch_all", out.catch_all);
 }
 
-// At the key that the message begins with, where that is one of the section.
+// Reports the error at the key with which the message begins, if the section has this key.
 void place_error(const TomlTable& t, std::string_view message) {
   constexpr std::string_view section = "users.";
   std::size_t end = message.find(": ");
@@ -124,7 +124,7 @@ void read_mysql(const TomlTable& t, UserSettings& users) {
   if (t.has("db_password") && t.has("db_password_file"))
     t.error("db_password", "is set, and a file too: remove one of them");
   t.text("query", mysql.query);
-  // What starts beside this process has a minute to become ready, and may have to try several hosts.
+  // The user process has a minute to become ready, and may have to try several hosts.
   constexpr std::chrono::milliseconds timeout_max{10'000};
   t.duration("connect_timeout", mysql.connect_timeout);
   t.duration("query_timeout", mysql.query_timeout);
@@ -167,7 +167,7 @@ void read_static(const TomlTable& t, UserSettings& users) {
       "address";
   if (listed.empty() && t.has("accept_all") && !accept_all) t.error("users", missing);
   if (t.has("users") && listed.empty()) t.error("users", "is empty: list the local parts that exist");
-  // Files from before that key go on working.
+  // Older files without the key stay valid.
   if (!t.has("users") && !t.has("accept_all")) {
     t.warning("users", std::string(missing) + ". Until then mail for every address is accepted");
     accept_all = true;
@@ -181,7 +181,7 @@ void read_static(const TomlTable& t, UserSettings& users) {
     users.fixed.users = std::move(listed);
 }
 
-// Entries that no address could ever be found by, since a look-up has neither domain nor, as a rule, detail.
+// Entries that no address can match, since a look-up has no domain and, as a rule, no detail.
 void check_local_parts(const TomlTable& t, const UserSettings& users) {
   const auto* listed = std::get_if<LocalParts>(&users.fixed.users);
   const DirectoryConfig& directory = users.directory;

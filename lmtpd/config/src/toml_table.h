@@ -1,5 +1,5 @@
-// One table of a TOML file being read. Problems are collected with file, line and key, so that the
-// administrator sees all of them at once; what is wrong leaves its target unchanged.
+// A table of a TOML file. Errors are collected with file, line and key, so that the administrator sees all of
+// them at once. A wrong value leaves its target unchanged.
 #pragma once
 
 #include <toml++/toml.h>
@@ -21,7 +21,7 @@ struct Problems {
   std::string file;
   std::vector<std::string> errors;
   std::vector<std::string> warnings{};
-  std::set<std::string> sections{};  // that have errors; a key outside of any section counts as one
+  std::set<std::string> sections{};  // with errors; also the names of keys outside of sections
 };
 
 class TomlTable {
@@ -32,13 +32,13 @@ class TomlTable {
   // "file:line: path.key"
   std::string place(std::string_view key) const;
   void error(std::string_view key, std::string_view what) const;
-  // `what` says which words are expected; the nearest of `known` to the one that is there is named.
+  // what: the expected words, for the error, which also names the most similar word of `known`.
   void wrong_word(std::string_view key, std::string_view what, std::string_view word,
                   std::initializer_list<std::string_view> known) const;
   void warning(std::string_view key, std::string_view what) const;
   bool has(std::string_view key) const { return table_.contains(key); }
 
-  // Every other key is an error that names the nearest of these.
+  // Every other key is an error, which names the most similar known key.
   void allow(std::span<const std::string_view> keys, std::initializer_list<std::string_view> more) const;
   void allow(std::initializer_list<std::string_view> keys) const { allow({}, keys); }
 
@@ -51,7 +51,7 @@ class TomlTable {
     std::uint64_t value = out;
     if (read_number(key, low, high, value)) out = static_cast<T>(value);
   }
-  // base/units.h says what is accepted.
+  // The form is that of base/units.h.
   void size(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
   void duration(std::string_view key, std::chrono::milliseconds& out, bool may_be_zero = false) const;
   // A user or group: a name, or a number written with or without quotes.
@@ -65,7 +65,7 @@ class TomlTable {
 
  private:
   bool read_number(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
-  // The value as text, where it is one, or a whole number; else an error, except where there is none.
+  // A text or a whole number, as text. Any other value is an error. Without a value: nothing.
   std::optional<std::string> with_unit(std::string_view key, std::string_view expected) const;
 
   Problems& problems_;

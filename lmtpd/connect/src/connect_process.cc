@@ -9,11 +9,10 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t lanes_max = 128;
-constexpr auto spare_time = std::chrono::seconds(1);  // for the process to say itself that there was no
-                                                      // answer in time
+constexpr auto spare_time = std::chrono::seconds(1);  // in which the process itself reports a timeout
 constexpr std::size_t message_bytes_max = 4096;
 
-// 1: a descriptor comes along. 0: a code and what is wrong.
+// 1: with a descriptor. 0: with the code and the text of an error.
 LaneAnswer encode_connected(Result<Fd> connected) {
   LaneAnswer answer;
   Writer out(answer.packet);

@@ -116,7 +116,7 @@ class SocketStream final : public Stream {
     }
   }
 
-  // After an operation of OpenSSL's that gave no result.
+  // After an operation of OpenSSL without a result.
   Status wait_for_tls(int result, Instant deadline) {
     int error = errno;
     switch (SSL_get_error(tls_.get(), result)) {
@@ -129,14 +129,14 @@ class SocketStream final : public Stream {
       case SSL_ERROR_SYSCALL:
         return error == 0 ? Status(ended()) : Status(broken(error));
       default:
-        // Without a close_notify. LMTP knows by itself what is missing.
+        // The end without a close_notify. LMTP itself detects an incomplete dialogue.
         if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) return ended();
         return fail(Errc::denied, "TLS: {}", reason());
     }
   }
 
   std::string reason() const {
-    // Where nobody asks whose certificate it is, what is wrong with it is no reason.
+    // Without verification, errors of the certificate are not the reason.
     bool verifies = SSL_get_verify_mode(tls_.get()) != SSL_VERIFY_NONE;
     if (long verified = SSL_get_verify_result(tls_.get()); verifies && verified != X509_V_OK)
       return std::string("the certificate is not good: ") + X509_verify_cert_error_string(verified);

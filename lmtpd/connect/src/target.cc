@@ -50,7 +50,7 @@ Result<Fd> connect_to_address(int family, const sockaddr* address, socklen_t siz
     (void)::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
   }
   if (::connect(fd.get(), address, size) == 0) return fd;
-  // A Unix socket whose queue is full says EAGAIN, and nothing would tell when it is not.
+  // A Unix socket with a full queue fails with EAGAIN, and no event shows that it has room again.
   if (errno != EINPROGRESS) return fail(Errc::unavailable, "{}", std::strerror(errno));
   TL_TRY(finish_connect(fd.get(), timeout));
   return fd;
@@ -69,7 +69,7 @@ struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
 
-// The addresses that are still to be tried share the time: a silent address does not use it up.
+// The addresses that have not been tried share the time, so that a silent address does not use all of it.
 Result<Fd> connect_to_one_of(const addrinfo* list, std::chrono::steady_clock::time_point deadline) {
   Result<Fd> last = fail(Errc::unavailable, "the name has no address");
   int left = 0;

@@ -16,7 +16,7 @@ bool TargetHealth::may_try(Instant now) {
   return trying_ = true;
 }
 
-// While it is left alone, failures of those who had begun before change nothing.
+// During the pause, failures of earlier attempts have no effect.
 void TargetHealth::failed(Instant now) {
   if (down() && !trying_) return;
   trying_ = false;

@@ -16,7 +16,7 @@ bool DataDecoder::decode(ByteSpan& in, std::vector<ByteSpan>& out) {
   while (at < in.size()) {
     switch (state_) {
       case State::text: {
-        // The common case: on to the next CR. A line's end needs one, so nothing else is of interest.
+        // The common case: continues at the next CR, since every line's end has one.
         const void* found = std::memchr(in.data() + at, '\r', in.size() - at);
         if (!found) {
           at = in.size();

@@ -167,7 +167,7 @@ Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
     auto end = std::find_if_not(s.begin(), s.end(),
                                 [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
-    if (out.ends_with('.')) out.pop_back();  // the root of all domains, which its reader drops
+    if (out.ends_with('.')) out.pop_back();  // the root of all domains, which is not kept
     s.remove_prefix(out.size());
     if (out.empty()) return bad("malformed domain");
     if (!is_ascii(out)) TL_TRY(to_a_labels(out));

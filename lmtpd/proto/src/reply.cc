@@ -29,7 +29,7 @@ void append_reply(std::string& out, const Reply& reply) {
   std::size_t begin = out.size();
   fmt::format_to(std::back_inserter(out), "{} {}{}{}", reply.code, reply.enhanced,
                  reply.enhanced.empty() ? "" : " ", reply.text);
-  // Most replies are clean already; the copy is for those that are not.
+  // Most replies are clean. Only the others are copied.
   for (std::size_t i = begin; i < out.size(); ++i)
     if (out[i] < 32 || out[i] > 126) out[i] = '?';
   if (out.size() - begin > reply_line_bytes_max - 2) out.resize(begin + reply_line_bytes_max - 2);

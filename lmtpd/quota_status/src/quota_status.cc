@@ -31,7 +31,7 @@ Result<std::string> read_answer(Stream& stream, Instant deadline) {
 
 }  // namespace
 
-// One of connections_max, or none in time.
+// A slot of connections_max, or none within queue_time.
 struct QuotaStatus::Slot {
   QuotaStatus& all;
   bool taken;
@@ -80,7 +80,7 @@ Result<std::string> QuotaStatus::ask_by(std::unique_ptr<Stream> stream, const st
   return answer;
 }
 
-// A connection that was kept may have been closed meanwhile: to ask twice changes nothing.
+// An idle connection may have been closed meanwhile. A second request has no side effect.
 Result<std::string> QuotaStatus::ask(const std::string& request) {
   if (auto idle = take_idle()) {
     auto answer = ask_by(std::move(idle), request);
@@ -90,7 +90,7 @@ Result<std::string> QuotaStatus::ask(const std::string& request) {
   return ask_by(make_socket_stream(std::move(socket), clock_), request);
 }
 
-// Whatever happens, it is known that this attempt has ended.
+// Also after an exception, TargetHealth learns that the attempt has ended.
 Result<std::string> QuotaStatus::ask_safely(const std::string& request) {
   try {
     return ask(request);

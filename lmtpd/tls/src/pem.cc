@@ -18,12 +18,12 @@ OwnedBio bio_of(const std::string& text) {
   return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// A key that wants a passphrase is refused: nobody is there to type one.
+// A key with a passphrase is refused, since no operator can enter it.
 int no_passphrase(char*, int, int, void*) {
   return 0;
 }
 
-// The next certificate of a file, what is around it left out. null: there is none any more.
+// The next certificate of a file, without the text around it. null: no more certificates.
 Result<OwnedX509> next_certificate(BIO* bio, std::string_view what) {
   ERR_clear_error();
   OwnedX509 next(PEM_read_bio_X509(bio, nullptr, no_passphrase, nullptr));

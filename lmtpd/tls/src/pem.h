@@ -1,4 +1,4 @@
-// Certificates and keys in PEM, as OpenSSL takes them.
+// Reads certificates and keys in PEM, by OpenSSL.
 #pragma once
 
 #include <openssl/bio.h>
@@ -22,18 +22,18 @@ using OwnedX509 = std::unique_ptr<X509, Freed<X509, X509_free>>;
 using OwnedKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
 using OwnedContext = std::unique_ptr<SSL_CTX, Freed<SSL_CTX, SSL_CTX_free>>;
 
-// With what OpenSSL says.
+// An error with OpenSSL's message.
 std::unexpected<Error> bad_tls(std::string_view what);
 
-// The certificate, and those between it and the authority's, in this order; then its key.
+// Sets the certificate, then the intermediate certificates, then the key.
 Status use_certificate(SSL_CTX* context, const std::string& pem);
 Status use_key(SSL_CTX* context, const std::string& pem);
 
 enum class Authorities {
-  trusted,  // their certificates are good
-  asked,    // and their names are sent to the peer
+  trusted,  // certificates of these authorities are accepted
+  asked,    // the same, and their names are sent to the peer
 };
-// `what` is the key of the file, for messages. At least one.
+// Reads at least one certificate. what: the setting of the file, for messages.
 Status use_authorities(SSL_CTX* context, const std::string& pem, std::string_view what, Authorities kind);
 
 }  // namespace twinloft::lmtpd

@@ -10,8 +10,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// By the names that the authority has put its name to: a DNS name among the alternative names, or the common
-// name. No wildcard of a certificate counts.
+// Compares with the names in the certificate: DNS names of the alternative names, or the common name.
+// Wildcards of the certificate do not count.
 bool has_one_of(X509* certificate, const std::vector<std::string>& names) {
   constexpr unsigned flags = X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_ALWAYS_CHECK_SUBJECT;
   for (const std::string& name : names)
@@ -19,7 +19,7 @@ bool has_one_of(X509* certificate, const std::vector<std::string>& names) {
   return false;
 }
 
-// As OpenSSL does it, and then the name. `allowed` is a vector of names.
+// Verifies as OpenSSL does, then checks the name. allowed: a vector of names.
 int verify_client(X509_STORE_CTX* store, void* allowed) {
   int good = X509_verify_cert(store);
   if (good != 1 ||
@@ -45,7 +45,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsMaterial& 
   OwnedContext context(SSL_CTX_new(TLS_server_method()));
   if (!context) return bad_tls("TLS");
   SSL_CTX_set_min_proto_version(context.get(), material.tls_1_2 ? TLS1_2_VERSION : TLS1_3_VERSION);
-  // A renegotiation would be a second handshake at the client's wish; compression tells of contents
+  // A renegotiation would let the client start a second handshake. Compression reveals content
   // (CVE-2012-4929).
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                          SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_TICKET);

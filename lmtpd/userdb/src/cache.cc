@@ -89,7 +89,8 @@ std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
 bool CachedSource::Probe::claim(Instant now) {
   if (under_way || now < next) return false;
   due = true;
-  next = now + claim_time;  // where it is not begun by then: what was known of its key is gone, say
+  next = now + claim_time;  // if the claimed look-up has not begun by then, for example because its key was
+                            // evicted
   return true;
 }
 
@@ -104,7 +105,7 @@ bool CachedSource::Probe::begin(Instant now) {
 class CachedSource::Probing {
  public:
   Probing(std::mutex& mutex, const Clock& clock) : mutex_(mutex), clock_(clock) {}
-  // The pause begins now: who has waited for one does not wait for the next.
+  // The pause begins now, so that a caller waits for one probe at most.
   ~Probing() {
     if (!probe_) return;
     std::lock_guard lock(mutex_);
@@ -159,7 +160,7 @@ FindResult CachedSource::ask(const UserKey& key, bool fresh_will_do) {
     keep(key, *found, now);
     return found;
   }
-  // A row that is wrong is the answer of a source that works, and nothing older is in its place later.
+  // A wrong row is an answer of a working source, and replaces the older entry.
   if (found.error().code == Errc::invalid) {
     note_answer();
     std::lock_guard lock(mutex_);
@@ -192,7 +193,7 @@ void CachedSource::note_failure(const Error& error, Instant now) {
   {
     std::lock_guard lock(mutex_);
     silent_ = error.code == Errc::timeout;
-    if (std::exchange(failing_, true)) return;  // the probes go on
+    if (std::exchange(failing_, true)) return;  // the probes continue
     of_known_.next = of_others_.next = now + probe_pause;
     if (now < next_failure_line_) return;
     next_failure_line_ = now + line_pause;

@@ -33,7 +33,7 @@ class EntryStore {
     Instant at;  // when it was
     std::size_t bytes = 0;
   };
-  // Null: it is not there. Valid until the next put() or erase().
+  // Null: no entry. Valid until the next put() or erase().
   const Entry* find(const UserKey& key);
   void put(const UserKey& key, std::optional<UserEntry> said, Instant now);
   void erase(const UserKey& key);
@@ -50,7 +50,7 @@ class EntryStore {
 
   const std::size_t bytes_max_;
   std::size_t bytes_ = 0;
-  std::list<Entry> by_use_;  // the last used first
+  std::list<Entry> by_use_;  // most recently used first
   std::unordered_map<UserKey, std::list<Entry>::iterator, Hash> entries_;
 };
 
@@ -72,10 +72,10 @@ class CachedSource final : public UserSource {
   Age age_of(const EntryStore::Entry& entry, Instant now) const;
   std::optional<std::optional<UserEntry>> fresh(const UserKey& key, Instant now);
   std::optional<UserEntry> known(const UserKey& key, Instant now);
-  // The look-up that asks for all of its kind.
+  // The single look-up that tries whether the source answers again.
   struct Probe {
     Instant next{};
-    bool due = false;  // it has been told to, and has not begun
+    bool due = false;  // a caller was chosen, and has not begun
     bool under_way = false;
     bool claim(Instant now);
     bool begin(Instant now);
@@ -91,10 +91,10 @@ class CachedSource final : public UserSource {
   const Clock& clock_;
   std::mutex mutex_;
   EntryStore users_, nobody_;
-  bool failing_ = false;  // since the last answer
-  bool silent_ = false;   // and the last failure was that it said nothing
+  bool failing_ = false;  // no look-up has succeeded since the last failure
+  bool silent_ = false;   // the last failure was a timeout
   Probe of_known_, of_others_;
-  Instant next_failure_line_, next_answer_line_;  // of the log: a source that comes and goes must not fill it
+  Instant next_failure_line_, next_answer_line_;  // of the log, which an unstable source must not fill
 };
 
 }  // namespace twinloft::lmtpd

@@ -65,7 +65,7 @@ Status check_user(const User& user) {
     return fail(Errc::invalid,
                 "user {}: the next hop's name holds other bytes than letters, digits, \"-\" and \"_\"",
                 user.name);
-  if (!user.next_hop.empty()) return {};                  // what is below is for deliveries here
+  if (!user.next_hop.empty()) return {};                  // the other checks are for local deliveries
   constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // (uid_t)-1 means "leave as it is" to setresuid
   if (user.uid == 0 || user.gid == 0 || user.uid == unchanged || user.gid == unchanged)
     return fail(Errc::invalid, "user {}: uid {} and gid {}: mail is never delivered as root", user.name,

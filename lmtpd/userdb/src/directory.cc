@@ -49,7 +49,7 @@ class SourceDirectory final : public Directory {
 
   struct Candidate {
     UserKey key;
-    std::string detail;  // that is left, where this is found
+    std::string detail;  // the detail if this key is found
   };
   // A table may have an internationalised domain in either form.
   std::vector<Candidate> candidates(const LookupRequest& a) const {
@@ -66,7 +66,7 @@ class SourceDirectory final : public Directory {
     return out;
   }
 
-  // What stands there is an address as RCPT would take it, and nothing around it.
+  // The alias is an address as in RCPT, without other text.
   Result<LookupRequest> follow(const Alias& alias, const std::string& detail) const {
     auto path = parse_address(alias.address);
     if (!path) return fail(Errc::invalid, "the alias {}", path.error().message);
@@ -95,7 +95,7 @@ class SourceDirectory final : public Directory {
         at.detail = std::move(c.detail);
         break;
       }
-      // What an alias leads to may have another name by now, and the alias another target.
+      // The target of a cached alias may have been renamed, and the alias changed.
       if (!entry && is_old)
         return LookupResult(fail(Errc::unavailable, "a cached alias leads to an unknown address"));
       if (!entry && by_memory) return std::nullopt;

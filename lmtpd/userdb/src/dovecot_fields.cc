@@ -159,7 +159,7 @@ enum class Variables {
   dovecot_23,  // userdb_mail in a passwd-file
   dovecot_24,  // userdb_mail_path there
   either,      // userdb_home there
-  braces,      // the home's own field: 2.3 takes it as it is, and 2.4 all but %{...}
+  braces,      // the field of the home: 2.3 expands nothing in it, 2.4 expands %{...}
 };
 
 std::string_view known(Variables variables) {
@@ -236,7 +236,7 @@ std::optional<Value> value_of_short(char c, const UserKey& key) {
 }
 
 struct Found {
-  std::optional<Value> value;  // nullopt: it is none that is known
+  std::optional<Value> value;  // nullopt: an unknown variable
   std::size_t bytes = 1;
 };
 
@@ -315,8 +315,8 @@ Status check_harmless(std::string_view name, std::string_view value) {
 
 struct Location {
   std::string path;
-  std::string layout = "maildir++";  // as it is written
-  bool names_inbox = false;          // and it is the path
+  std::string layout = "maildir++";  // as written
+  bool names_inbox = false;          // INBOX= is given, and is the path
 };
 
 Status take_option(Location& location, const std::string& option, const UserKey& key, Variables variables) {
@@ -406,7 +406,7 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
     return {};
   else if (auto refused = std::ranges::find(refused_fields, name, &Refused::name);
            refused != std::end(refused_fields)) {
-    if (origin_ == Origin::query && value.empty()) return {};  // a table has one column for all users
+    if (origin_ == Origin::query && value.empty()) return {};  // the column of a table exists for all users
     return fail(Errc::invalid, "{}{}={}: {}", prefix, name, value, refused->why);
   } else if (decides_place(name))
     return fail(Errc::invalid, "{}{}={}: lmtpd does not know where Dovecot would look for this user's mail",

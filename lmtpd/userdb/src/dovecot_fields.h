@@ -22,8 +22,8 @@ class DovecotFields {
   Status take_extra(Row& row, std::string_view word);
   // A field of the user database, without "userdb_".
   Status take(Row& row, std::string_view name, std::string_view value);
-  static bool is_quota(std::string_view name);  // a column of a query that has another name here
-  // The Maildir that the fields name together goes into the row. `key`: who was asked for, for variables.
+  static bool is_quota(std::string_view name);  // a column that has another name in Twinloft
+  // Writes the Maildir of all fields into the row. key: the looked-up key, for variables.
   Status finish(Row& row, const UserKey& key) const;
 
  private:
@@ -35,7 +35,7 @@ class DovecotFields {
   std::optional<std::string> mail_, location_;  // of 2.3
   std::optional<std::string> driver_, path_,
       inbox_path_;          // mail_driver, mail_path and mail_inbox_path of 2.4
-  bool handed_on_ = false;  // a field that says so: proxy
+  bool handed_on_ = false;  // the field "proxy" is set
 };
 
 // Whether that is a column that DovecotFields::take() has an opinion on where a query yields it: mail,

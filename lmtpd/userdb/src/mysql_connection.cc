@@ -95,7 +95,8 @@ Status MysqlConnection::connect() {
   mysql_optionsv(m, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
   mysql_optionsv(m, MYSQL_OPT_READ_TIMEOUT, &answer);
   mysql_optionsv(m, MYSQL_OPT_WRITE_TIMEOUT, &answer);
-  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);           // here it is done, with the query prepared anew
+  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);  // reconnecting also prepares the query again, so it is done
+                                                // here
   mysql_optionsv(m, MYSQL_OPT_LOCAL_INFILE, &no_files);  // a server must not ask for files of this machine
   mysql_optionsv(m, MYSQL_SET_CHARSET_NAME, "utf8mb4");
   if (config_.tls != MysqlTls::none) {
@@ -112,12 +113,12 @@ Status MysqlConnection::connect() {
   if (!mysql_real_connect(m, or_null(host_.host), config_.user.c_str(), config_.password.c_str(),
                           config_.database.c_str(), host_.port, or_null(host_.socket), 0))
     return failed(mysql_errno(m), mysql_error(m), "connect");
-  // The library goes on in clear where the server offers nothing else.
+  // The library continues without TLS if the server does not offer it.
   if (over_tcp && config_.tls != MysqlTls::none && !mysql_get_ssl_cipher(m))
     return failed(CR_SSL_CONNECTION_ERROR, "the server offers no TLS", "connect");
-  // Else each look-up would see the tables as the first one did.
+  // Otherwise every look-up would see the tables as the first look-up saw them.
   if (mysql_autocommit(m, 1) != 0) return failed(mysql_errno(m), mysql_error(m), "autocommit");
-  // Whatever the query is, it changes nothing.
+  // No query may change data.
   if (mysql_query(m, "SET SESSION TRANSACTION READ ONLY") != 0)
     return failed(mysql_errno(m), mysql_error(m), "read only");
   return {};
@@ -225,7 +226,7 @@ FindResult MysqlConnection::find_row(const UserKey& key) {
   auto found = row();
   TL_TRY_ASSIGN(bool more, next_row());
   if (more) {
-    good_ = false;  // rather than to read all that may follow
+    good_ = false;  // closed, since reading the other rows may take long
     return row_error(key, {Errc::invalid, "there is more than one"});
   }
   if (!found) return row_error(key, found.error());

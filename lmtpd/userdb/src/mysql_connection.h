@@ -16,14 +16,14 @@ namespace twinloft::lmtpd {
 
 class MysqlConnection {
  public:
-  // Errc::invalid: the server answers, and it does not let in, or the query or its columns are wrong.
-  // Everything outlives the connection.
+  // Errors: Errc::invalid if the server refuses the login, or the query or its columns are wrong. All
+  // references must outlive the connection.
   static Result<std::unique_ptr<MysqlConnection>> open(const MysqlDbConfig& config, const MysqlHost& host,
                                                        const NamedQuery& query, const RowReader& reader);
 
   FindResult find(const UserKey& key);
-  // After an error of find(): whether the server is no longer there, so that another one, or another
-  // connection, may do better.
+  // After an error of find(): whether the connection is lost, so that another server or another connection
+  // may succeed.
   bool lost() const { return lost_; }
   bool good() const { return good_; }  // for another look-up
 
@@ -38,7 +38,7 @@ class MysqlConnection {
     std::vector<char> bytes = std::vector<char>(value_bytes_max);
     unsigned long length = 0;
     my_bool is_null = 0, cut = 0;
-    int column = -1;  // of Row; -1: another one
+    int column = -1;  // of Row; -1: not a column of Row
     std::string name;
   };
 
@@ -62,8 +62,8 @@ class MysqlConnection {
   const NamedQuery& query_;
   const RowReader& reader_;
   std::unique_ptr<MYSQL_STMT, Close> statement_;
-  std::unique_ptr<MYSQL, Close> mysql_;  // closed first: else all rows of a result would be read before the
-                                         // statement is
+  std::unique_ptr<MYSQL, Close> mysql_;  // closed before the statement, which would otherwise
+                                         // read all rows of a result
   std::vector<Value> values_;
   bool opened_ = false, lost_ = false, good_ = true;
 };

@@ -29,8 +29,8 @@ class MysqlDb final : public UserSource {
     return {};
   }
 
-  // A connection that has waited may have ended long ago: another one is made then. Where a host does not
-  // answer, the next one may.
+  // An idle connection may have ended long ago: then a new connection is made. If a host does not answer, the
+  // next host is tried.
   FindResult find(const UserKey& key) override {
     Slot slot(*this);
     bool may_have_ended = true;
@@ -40,7 +40,7 @@ class MysqlDb final : public UserSource {
       bool waited = open.has_value();
       if (!waited) {
         auto opened = connect();
-        // Whatever is wrong: it was right at the start.
+        // The query was correct at the start, so the database was changed.
         if (!opened) return fail(Errc::unavailable, "{}", opened.error().message);
         open = std::move(*opened);
       }
@@ -68,7 +68,7 @@ class MysqlDb final : public UserSource {
     std::size_t host;
     Instant since, used;
   };
-  // One of so many look-ups at once.
+  // A slot of connections_max.
   struct Slot {
     explicit Slot(MysqlDb& d) : db(d) {
       std::unique_lock lock(db.mutex_);
@@ -85,7 +85,8 @@ class MysqlDb final : public UserSource {
     MysqlDb& db;
   };
 
-  // The one used last. Those that are too old, or whose host does not answer, are closed, without the lock.
+  // Takes the most recently used connection. Connections that are too old, or whose host does not answer, are
+  // closed without the lock.
   std::optional<Open> take_idle() {
     std::list<Open> old;
     std::lock_guard lock(mutex_);
@@ -105,7 +106,7 @@ class MysqlDb final : public UserSource {
     std::lock_guard lock(mutex_);
     if (open.connection->good()) idle_.push_back(std::move(open));
   }
-  // All connections to a host that does not answer.
+  // Closes all connections to a host that does not answer.
   void forget(std::size_t host) {
     std::list<Open> gone;
     std::lock_guard lock(mutex_);
@@ -116,7 +117,7 @@ class MysqlDb final : public UserSource {
     }
   }
 
-  // Errc::invalid: no host may be tried that does not refuse.
+  // Errors: Errc::invalid if every host that may be tried refuses.
   Result<Open> connect() {
     Error all{Errc::invalid, {}, 0};
     for (std::size_t i = 0; i < hosts_.size(); ++i) {

@@ -15,15 +15,15 @@ namespace twinloft::lmtpd {
 // s; one answer ends that. Thread-safe.
 class MysqlHosts {
  public:
-  // Both outlive it.
+  // Both must outlive this object.
   MysqlHosts(const std::vector<MysqlHost>& hosts, const Clock& clock)
       : hosts_(hosts), clock_(clock), states_(hosts.size()) {}
 
   std::size_t size() const { return hosts_.size(); }
   const MysqlHost& operator[](std::size_t i) const { return hosts_[i]; }
   bool may_try(std::size_t i) const;
-  // The first time `why` goes to the log. While it is left alone further failures change nothing: they were
-  // under way.
+  // Logs `why` for the first failure. While the host is not tried, further failures have no effect: their
+  // attempts began earlier.
   void failed(std::size_t i, const std::string& why);
   void answered(std::size_t i);
 

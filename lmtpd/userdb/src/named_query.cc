@@ -28,7 +28,7 @@ std::size_t skip(std::string_view text, std::size_t at) {
     if (text[i] == '\\' && c != '`')
       ++i;
     else if (text[i] == c)
-      return i + 1;  // a doubled one begins another string, which is as good
+      return i + 1;  // a doubled quote counts as the begin of another string
   }
   return std::string_view::npos;
 }
@@ -48,7 +48,7 @@ class Tokens {
     in_word_ = is_word(c);
   }
   void skip() { in_word_ = false; }  // a comment
-  // Whether a "*" is all columns of the result here, and no product.
+  // Whether a "*" means all columns of the result, and not a product.
   bool expects_columns() const {
     constexpr std::string_view words[] = {"select",
                                           "distinct",
@@ -70,7 +70,7 @@ class Tokens {
 
  private:
   int depth() const { return depths_.empty() ? 0 : depths_.back(); }
-  // Of a query, and not of something within one: at its start, or a part of a union.
+  // Of the query itself or a part of a union, not of a subquery.
   bool begins_select() const {
     static constexpr std::string_view words[] = {"", "(", "union", "except", "intersect"};
     auto is = [](const std::string& word) {

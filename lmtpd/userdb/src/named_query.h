@@ -14,7 +14,7 @@ enum class QueryParameter { user, domain, address };
 
 struct NamedQuery {
   std::string text;                        // with "?"
-  std::vector<QueryParameter> parameters;  // in their order
+  std::vector<QueryParameter> parameters;  // in the order of the "?"
 };
 
 // Leaves strings ('...', "...", with doubled quotes or backslashes), `names` and comments (-- , #, /* */) as

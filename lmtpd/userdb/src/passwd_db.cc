@@ -22,7 +22,7 @@ class PasswdDb final : public UserSource {
     const auto& domains = config_.domains;
     if (!domains.empty() && std::find(domains.begin(), domains.end(), key.domain) == domains.end())
       return std::nullopt;
-    // What no account can be called is not asked for: other files than /etc/passwd could be named by it.
+    // A name that no account can have is not looked up, since it might name another file than /etc/passwd.
     if (!fits_path(key.local_part) || key.local_part.find(':') != std::string::npos) return std::nullopt;
     std::vector<char> buffer(first_buffer_bytes);
     passwd entry{};

@@ -50,13 +50,13 @@ struct Contents {
   struct Line {
     std::string_view text;
     std::size_t number;
-    std::size_t again = 0;  // where its user stands a second time
-    bool ends = true;       // with a line end
-    bool exact = true;      // the name stands there in its normal form
+    std::size_t again = 0;  // another line of the same user
+    bool ends = true;       // the line has its end
+    bool exact = true;      // the name is in its normal form
   };
   Version version;
   std::string text;
-  std::deque<std::string> forms;                     // of names that stand there in another one
+  std::deque<std::string> forms;                     // normal forms of the other names
   std::unordered_map<std::string_view, Line> users;  // by the normal form of their names
   void add(std::string_view name, Line line);
 };
@@ -124,7 +124,7 @@ class PasswdFile final : public UserSource {
     TL_TRY_ASSIGN(std::shared_ptr<const Contents> contents, current());
     return find_in(*contents, key);
   }
-  // From memory, where the file was looked at a moment ago.
+  // From memory, if the file was checked a moment ago.
   std::optional<FindResult> find_now(const UserKey& key) override {
     std::shared_ptr<const Contents> contents;
     {
@@ -135,7 +135,7 @@ class PasswdFile final : public UserSource {
     return find_in(*contents, key);
   }
 
-  // Names without a domain are looked at as of a domain that there is.
+  // A name without a domain is checked with an existing domain.
   Status each_row(const std::function<void(const SeenRow&)>& see) override {
     TL_TRY_ASSIGN(std::shared_ptr<const Contents> contents, current());
     std::vector<std::pair<std::string_view, const Contents::Line*>> lines;
@@ -160,7 +160,7 @@ class PasswdFile final : public UserSource {
   Result<std::shared_ptr<const Contents>> current() {
     TL_TRY_ASSIGN(Version now, version_of(config_.path));
     if (auto known = known_as(now)) return known;
-    std::lock_guard loading(loading_);  // once is enough
+    std::lock_guard loading(loading_);  // by one thread at a time
     if (auto known = known_as(now)) return known;
     TL_TRY_ASSIGN(std::shared_ptr<const Contents> fresh, load(config_.path));
     std::lock_guard lock(mutex_);

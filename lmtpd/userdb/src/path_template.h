@@ -17,13 +17,13 @@ class PathTemplate {
     std::string user, domain, name, home;
   };
   enum class Part { literal, user, domain, name, home };
-  // `key` names the setting in errors; `last`: those up to this one are known.
+  // key: the setting, for errors. last: the last of the known macros.
   static Result<PathTemplate> parse(const char* key, std::string_view text, Part last);
 
   std::string expand(const Values& values) const;
   bool empty() const { return parts_.empty(); }
   bool uses_domain() const;
-  // Whether what it takes from the values, but for the home, is one path component each (check.h).
+  // Whether each value except the home is a single path component (check.h).
   bool fits(const Values& values) const;
 
  private:

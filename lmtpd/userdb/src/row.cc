@@ -80,7 +80,7 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   TL_TRY_ASSIGN(out.home_, PathTemplate::parse("users.home", defaults.home, PathTemplate::Part::name));
   TL_TRY_ASSIGN(out.maildir_,
                 PathTemplate::parse("users.maildir", defaults.maildir, PathTemplate::Part::home));
-  // A trial user shows what every user would stumble over.
+  // A sample user shows errors that every user would have.
   PathTemplate::Values values{"user", "example.org", "user", "/home/user"};
   User trial;
   trial.name = "a user";
@@ -97,7 +97,7 @@ std::optional<Column> RowReader::missing(const ColumnSet& has) const {
   auto lacks = [&](Column c) { return !has[static_cast<std::size_t>(c)]; };
   if (lacks(Column::user) && name_.empty()) return Column::user;
   if (!lacks(Column::next_hop) || !defaults_.next_hop.empty())
-    return std::nullopt;  // a row may need no more than that
+    return std::nullopt;  // these columns are enough for a row
   if (lacks(Column::uid) && defaults_.uid == 0) return Column::uid;
   if (lacks(Column::gid) && defaults_.gid == 0) return Column::gid;
   if (lacks(Column::home) && home_.empty()) return Column::home;

@@ -38,12 +38,11 @@ std::optional<Column> column_named(std::string_view name);
 // nullopt: the source does not say.
 struct Row {
   std::array<std::optional<std::string>, column_names.size()> values;
-  std::vector<std::pair<std::string, std::string>> of_dovecot;  // a query's columns that Dovecot has names
-                                                                // for: dovecot_fields.h
-  std::optional<Error> wrong_place;    // why it is not known where Dovecot looks; only deliveries here need
-                                       // that
-  std::vector<std::string> not_known;  // names of Dovecot's fields that nothing is known of: they are not
-                                       // heeded
+  std::vector<std::pair<std::string, std::string>> of_dovecot;  // columns with Dovecot's names:
+                                                                // dovecot_fields.h
+  std::optional<Error> wrong_place;  // why Dovecot's place of the mail is unknown. Only local deliveries need
+                                     // it
+  std::vector<std::string> not_known;  // the names of unknown fields of Dovecot, which are ignored
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
 };
@@ -59,7 +58,7 @@ using ColumnSet = std::array<bool, column_names.size()>;
 // table) is no fault of the rows. Thread-safe.
 class SeenColumns {
  public:
-  std::optional<Column> lost(const ColumnSet& now);  // and remembers what is new
+  std::optional<Column> lost(const ColumnSet& now);  // also remembers new columns
 
  private:
   std::mutex mutex_;
@@ -68,13 +67,12 @@ class SeenColumns {
 
 class RowReader {
  public:
-  // Errors: templates that are none.
+  // Errors: malformed templates.
   static Result<RowReader> create(const UserDefaults& defaults);
 
-  // Whether there is something to say of each user where the source has these columns only. Else the first
-  // one that is missing.
+  // The first column that is missing for a complete user. Nothing: these columns are enough.
   std::optional<Column> missing(const ColumnSet& has) const;
-  // Errors name the column.
+  // Errors: with the name of the column.
   Result<UserEntry> read(const UserKey& key, const Row& row) const;
   bool uses_domain() const { return home_.uses_domain() || maildir_.uses_domain(); }
 

@@ -52,8 +52,8 @@ Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbC
 }
 
 Status SqliteConnection::connect() {
-  // Before the open: if the file is replaced in between, the next look-up sees another identity and opens
-  // anew.
+  // Read before the open. If the file is replaced in between, the next look-up finds another identity, and
+  // opens the new file.
   TL_TRY_ASSIGN(identity_, identity_of(config_.path));
   sqlite3* db = nullptr;
   int code = sqlite3_open_v2(config_.path.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -195,9 +195,9 @@ FindResult SqliteConnection::find(const UserKey& key) {
   int code = sqlite3_step(statement_.get());
   if (code == SQLITE_DONE) return std::nullopt;
   if (code != SQLITE_ROW) return database_error(code, "look-up");
-  // The step may have prepared the query anew after a change of the schema.
+  // The step may have prepared the query again after a change of the schema.
   auto columns = find_columns();
-  // It was there at the start: not this user's row is wrong, and what was known goes on.
+  // The column existed at the start, so the table was changed. Cached users stay valid.
   if (!columns) return fail(Errc::unavailable, "{}", columns.error().message);
   auto row = read_row(*columns);
   if (!row) return row_error(key, row.error());

@@ -23,8 +23,8 @@ Result<FileIdentity> identity_of(const std::string& path);
 
 class SqliteConnection {
  public:
-  // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks
-  // columns.
+  // Errors: no such file, not a database, or a query that is malformed, writes, has unknown parameters or
+  // lacks columns.
   static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config, const RowReader& reader,
                                                         SeenColumns& seen);
 
@@ -38,7 +38,7 @@ class SqliteConnection {
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
   };
-  using Columns = std::array<int, column_names.size()>;  // where each is in the result; -1: it is not
+  using Columns = std::array<int, column_names.size()>;  // the index in the result; -1: missing
 
   SqliteConnection(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen)
       : config_(config), reader_(reader), seen_(seen) {}
@@ -52,7 +52,7 @@ class SqliteConnection {
   std::unexpected<Error> row_error(const UserKey& key, const Error& error) const;
   std::unexpected<Error> database_error(int code, const char* doing) const;
 
-  const SqliteDbConfig& config_;  // of the pool that owns this
+  const SqliteDbConfig& config_;  // of the pool that owns this connection
   const RowReader& reader_;
   SeenColumns& seen_;
   FileIdentity identity_;

@@ -25,7 +25,7 @@ class SqliteDb final : public UserSource {
 
   FindResult find(const UserKey& key) override {
     auto taken = take();
-    // Whatever is wrong: it was right at the start.
+    // The query was correct at the start, so the database was changed.
     if (!taken) return fail(Errc::unavailable, "{}", taken.error().message);
     std::unique_ptr<SqliteConnection> connection = std::move(*taken);
     auto found = connection->find(key);
@@ -43,7 +43,7 @@ class SqliteDb final : public UserSource {
         auto connection = std::move(idle_.back());
         idle_.pop_back();
         if (connection->identity() == now) return connection;
-        --open_;  // the file was replaced: this connection reads the old one
+        --open_;  // the file was replaced, and this connection reads the old file
       }
       ++open_;
     }
@@ -52,7 +52,7 @@ class SqliteDb final : public UserSource {
     return opened;
   }
 
-  // A connection that failed is not used again: what is wrong with it may not pass.
+  // A failed connection is not used again, since its fault may be permanent.
   void give_back(std::unique_ptr<SqliteConnection> connection, bool usable) {
     {
       std::lock_guard lock(mutex_);

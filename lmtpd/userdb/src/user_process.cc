@@ -38,7 +38,7 @@ FindResult UserProcess::find(const UserKey& key) {
   TL_TRY_ASSIGN(std::vector<std::byte> request, encode_key(key));
   TL_TRY_ASSIGN(LaneAnswer answer, process_->ask(request, timeout_));
   Result<FindResult> found = decode_found(answer.packet);
-  // What cannot be read is no answer of the database. (The lane was given back: packets do not mix.)
+  // A malformed answer does not come from the database. (The lane was returned, so packets do not mix.)
   if (!found) return fail(Errc::unavailable, "{}", found.error().message);
   return std::move(*found);
 }

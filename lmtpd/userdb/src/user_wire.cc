@@ -55,7 +55,7 @@ Result<FindResult> read_user(Reader& in) {
   auto state = in.get<std::uint8_t>();
   user.quota.bytes = in.get<std::uint64_t>();
   user.quota.messages = in.get<std::uint64_t>();
-  auto folders = in.get<std::uint8_t>();  // 0: nothing is said
+  auto folders = in.get<std::uint8_t>();  // 0: no value
   for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop}) {
     auto value = in.get_text(field_bytes_max);
     if (!value) return fail(Errc::invalid, "a user that cannot be read");

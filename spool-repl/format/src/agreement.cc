@@ -15,7 +15,7 @@ namespace twinloft::repl {
 namespace {
 
 constexpr std::size_t value_bytes_max = 240;
-constexpr std::size_t told_bytes_max = 600;  // of the answer: it is a line of the log
+constexpr std::size_t told_bytes_max = 600;  // of the result, which is a line of the log
 
 std::string printable(std::string_view text) {
   std::string out(text);
@@ -72,7 +72,7 @@ std::string disagreement(std::string_view here, std::string_view there) {
     if (const std::string* other = value_in(theirs, key); !other || *other != value) tell(key, &value, other);
   for (const auto& [key, value] : theirs)
     if (!value_in(ours, key)) tell(key, nullptr, &value);
-  // Twice the same key, or another order: no setting differs, and yet somebody means something else by it.
+  // A repeated key or another order: no value differs, but the releases differ in the form of the list.
   if (text.empty() && here != there)
     return "the lists of settings that must agree have different forms: run the same release on both";
   if (text.size() > told_bytes_max) text = text.substr(0, told_bytes_max) + "...";

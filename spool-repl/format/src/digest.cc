@@ -215,7 +215,7 @@ std::vector<DigestTable::Pages> DigestTable::take_changed(std::size_t runs_max) 
     std::vector<std::byte>& bytes = goes_on ? runs.back().bytes : runs.emplace_back(Pages{page, {}}).bytes;
     bytes.resize(bytes.size() + block_size);
     encode(page, MutableByteSpan(bytes).last(block_size));
-    is_changed_[page / 64] &= is_changed_[page / 64] - 1;  // it is the lowest
+    is_changed_[page / 64] &= is_changed_[page / 64] - 1;  // clears the lowest bit
     --changed_;
     ++page;
   }

@@ -43,7 +43,7 @@ void EpochTable::note(const EpochEntry& entry) {
   push_back(added);
 }
 
-// Which epochs by force lie before one that is cut off itself is not known any more.
+// The epochs by force before a removed epoch are no longer known.
 bool EpochTable::holds(const Epoch& epoch) const {
   return std::any_of(begin(), end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
 }

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t frame_magic = 0x52464c54;  // "TLFR"
 constexpr std::uint32_t body_magic = 0x44424c54;   // "TLBD"
 constexpr std::uint16_t body_version = 2;
-constexpr std::uint32_t record_features_known = 0;  // a bit that a reader does not know: it must not read on
+constexpr std::uint32_t record_features_known = 0;  // a reader refuses a record with an unknown bit
 constexpr std::size_t body_hash_at = 112;
 static_assert(body_hash_at + 16 == body_header_bytes);
 
@@ -109,7 +109,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   auto version = r.get<std::uint16_t>();
   auto type = r.get<std::uint16_t>();
   r.get_into(h.volume.bytes);
-  auto epoch = get_epoch(r);  // judged when the hash has shown that these are its bytes
+  auto epoch = get_epoch(r);  // checked once the hash has shown that the bytes are intact
   h.first_lsn.v = r.get<std::uint64_t>();
   h.count = r.get<std::uint32_t>();
   auto extents = r.get<std::uint32_t>();
@@ -192,7 +192,7 @@ void encode_frame(const FrameHeader& f, MutableByteSpan out) {
   store_le(out.data() + 40, f.total_blocks);
   store_le(out.data() + 44, f.meta_bytes);
   store_le(out.data() + 48, f.replica);
-  // The volume takes part in the CRC without taking room.
+  // The CRC covers the volume's id, which is not stored.
   store_le(out.data() + 4, crc32c(out, crc32c(f.volume.bytes)));
 }
 

@@ -23,7 +23,7 @@ void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
   std::memcpy(out.data(), bytes.data(), block_size);
 }
 
-// Which version it is.
+// The version of the block.
 Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t oldest,
                                      std::uint32_t newest, const char* what) {
   TL_CHECK(in.size() == block_size);
@@ -33,7 +33,7 @@ Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint
   if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8))
     return fail(Errc::corrupt, "{} with a wrong CRC", what);
   auto version = load_le<std::uint32_t>(in.data() + 12);
-  // Intact, and not ours to judge: to call it damaged would have its owner create it anew.
+  // The block is intact, but of another version. An error "damaged" would suggest `create`.
   if (version < oldest || version > newest)
     return fail(Errc::invalid,
                 "{} of format version {}, this release has {}: run the release that made the volume", what,
@@ -59,7 +59,7 @@ Status check_geometry(const Superblock& sb) {
 // ---- epochs and split brains
 // ---------------------------------------------------------------------------------------
 
-// Fixed room, so that what follows has a fixed place.
+// Of fixed size, so that the next fields have fixed offsets.
 void put_padded_table(Writer& w, const EpochTable& table) {
   put_table(w, table);
   w.put_zeros((epoch_table_max - table.size()) * epoch_entry_bytes);
@@ -112,7 +112,7 @@ Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
   return e;
 }
 
-// Of a table that is full nobody knows what it has forgotten: maybe promotions by force, by anybody.
+// A full table may have lost promotions by force, by any replica.
 Result<EpochTable> get_table_v4(Reader& r) {
   auto epochs = r.get<std::uint32_t>();
   r.skip(4);

@@ -143,7 +143,7 @@ struct Encoder {
 
 struct Decoder {
   Reader r;
-  std::optional<Error> wrong;  // the first thing in it that cannot be
+  std::optional<Error> wrong;  // the first error of the message
   template <class T>
   T taken(Result<T> value) {
     if (value) return std::move(*value);
@@ -160,7 +160,7 @@ struct Decoder {
   }
   Lsn lsn() { return {r.get<std::uint64_t>()}; }
 
-  // The alternatives' order in PeerMessage is their number on the wire.
+  // The number on the wire is the index in PeerMessage.
   Result<PeerMessage> message(std::size_t index) {
     switch (index) {
       case 0:

@@ -43,8 +43,7 @@ Status OsBlockFile::write(std::uint64_t offset, ByteSpan data) {
 
 Status OsBlockFile::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0) return {};
-  // As the running volume does it: a block device gets a TRIM that reads back as zeros, a file keeps its
-  // space.
+  // As in a running volume: a block device gets a TRIM that reads as zeros, and a file keeps its space.
   int mode = (file_.block_device ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE;
   int rc;
   do rc = ::fallocate(file_.fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));

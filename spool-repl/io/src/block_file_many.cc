@@ -1,4 +1,4 @@
-// Many transfers of one file at once.
+// Parallel transfers of a file.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned at_once = 128;
 
-// Hands out pieces as operations end; what failed is left to the caller.
+// Starts the next piece when an operation ends. Failed pieces are left to the caller.
 class Transfer {
  public:
   using Piece = ports::BlockFile::Piece;
@@ -80,19 +80,19 @@ bool OsBlockFile::has_loop() {
     if (made)
       loop_ = std::move(*made);
     else
-      without_loop_ = true;  // one after the other does as well, only slower
+      without_loop_ = true;  // one piece after the other also works, but is slower
   }
   return loop_ != nullptr;
 }
 
-// What failed is tried once more, alone: it may succeed now, and if not, the single operation says what was
-// wrong. So is all that had not begun.
+// Failed pieces, and pieces that had not begun, are transferred one by one. The second attempt may succeed;
+// otherwise the single operation reports the error.
 Status OsBlockFile::many(bool writes, std::span<const Piece> pieces) {
   auto one = [&](const Piece& p) { return writes ? write(p.offset, p.memory) : read(p.offset, p.memory); };
   if (pieces.size() > 1 && has_loop()) {
     Transfer transfer(*loop_, file_.fd.get(), writes, pieces);
     if (!transfer.run()) {
-      loop_.reset();  // waits for what is under way, which refers to `transfer`
+      loop_.reset();  // waits for operations in flight, which refer to `transfer`
       without_loop_ = true;
     } else if (transfer.failed().empty()) {
       return {};

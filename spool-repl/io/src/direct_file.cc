@@ -55,7 +55,7 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
   int flags = O_CLOEXEC | O_NOCTTY | (access == Access::read_only ? O_RDONLY : O_RDWR);
   if (file.block_device && access == Access::read_write) flags |= O_EXCL;
   TL_TRY(open_fd(file, flags));
-  // The name may have come to mean something else since the look at it.
+  // Another file may have got the name since the check.
   dev_t device = st.st_dev;
   ino_t inode = st.st_ino;
   if (::fstat(file.fd.get(), &st) != 0) return fail_errno(errno, "{}", path);
@@ -63,7 +63,7 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
     return fail(Errc::conflict, "{}: replaced while it was opened", path);
   if (file.block_device) {
     TL_TRY(query_device(file));
-    int read_only = 0;  // the kernel may refuse the first write only
+    int read_only = 0;  // otherwise the kernel may refuse the first write, and not the open
     if (access == Access::read_write && ::ioctl(file.fd.get(), BLKROGET, &read_only) == 0 && read_only != 0)
       return fail(Errc::invalid, "{}: the device is read-only (blockdev --getro)", path);
     return file;

@@ -12,7 +12,7 @@
 namespace twinloft::repl::io {
 
 namespace {
-// Moves past `bytes` of what `iov` describes, and past empty elements.
+// Removes the first `bytes` from `iov`, and empty elements.
 void consume(iovec*& iov, unsigned& count, std::size_t bytes) {
   while (count > 0 && bytes >= iov->iov_len) {
     bytes -= iov->iov_len;

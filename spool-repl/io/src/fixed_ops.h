@@ -1,4 +1,4 @@
-// Operations that the headers of Debian 12 do not know: include/uapi/linux/io_uring.h of Linux 6.15, enum
+// Operations that the headers of Debian 12 lack. Source: include/uapi/linux/io_uring.h of Linux 6.15, enum
 // io_uring_op.
 #pragma once
 

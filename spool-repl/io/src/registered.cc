@@ -1,4 +1,4 @@
-// Memory that the kernel knows beforehand.
+// Memory that is registered with the kernel.
 #include <algorithm>
 #include <memory>
 
@@ -10,7 +10,7 @@ namespace twinloft::repl::io {
 
 namespace {
 
-constexpr std::size_t area_bytes_max = 1u << 30;  // of one buffer: io_uring_register(2)
+constexpr std::size_t area_bytes_max = 1u << 30;  // of a buffer: io_uring_register(2)
 
 bool has_fixed_vectors(io_uring& ring) {
   std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe_ring(&ring),
@@ -38,7 +38,7 @@ Status UringLoop::register_memory(std::span<const MutableByteSpan> areas) {
   return {};
 }
 
-// The area that all of the operation's memory lies in.
+// The area that contains all memory of the operation.
 int UringLoop::registered_area(const DiskOp& op) const {
   auto within = [](const MutableByteSpan& area, const iovec& v) {
     auto at = reinterpret_cast<std::uintptr_t>(v.iov_base),

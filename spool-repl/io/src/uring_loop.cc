@@ -61,9 +61,9 @@ UringLoop::~UringLoop() {
   io_uring_queue_exit(&ring_);
 }
 
-// Lets the kernel finish with every file and buffer it still holds: closing the ring alone would do that
-// later, in the background. Gives up where this thread may not use the ring; then its thread has ended, and
-// so has its I/O.
+// Waits until the kernel has released every file and buffer. Closing the ring would release them later, in
+// the background. Does nothing if this thread may not use the ring: then the loop's thread and its I/O have
+// ended.
 void UringLoop::drain() {
   while (!watches_.empty()) unwatch(watches_.begin()->first);
   while (!leaving_.empty() || disk_ops_in_flight_ > 0) {
@@ -81,7 +81,7 @@ void UringLoop::drain() {
 
 io_uring_sqe* UringLoop::sqe() {
   io_uring_sqe* e = io_uring_get_sqe(&ring_);
-  while (e == nullptr) {  // the queue is full: hand it over early
+  while (e == nullptr) {  // the queue is full: submit it early
     int rc = enable();
     if (rc == 0) rc = io_uring_submit(&ring_);
     TL_CHECK_MSG(rc >= 0 || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY, "io_uring refuses submissions");
@@ -110,8 +110,7 @@ int UringLoop::enter(Duration wait) {
 
 Status UringLoop::submit_and_wait(Duration max_wait) {
   int rc = enter(std::max(Duration::zero(), std::min(max_wait, until_next_timer())));
-  // EBUSY: completions must be taken first. EAGAIN: out of memory for a moment; what was not taken stays
-  // queued.
+  // EBUSY: completions must be read first. EAGAIN: no memory at this moment. Operations stay queued.
   if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EBUSY && rc != -EAGAIN)
     return fail_errno(-rc, "the event loop's io_uring failed");
   return {};
@@ -120,7 +119,7 @@ Status UringLoop::submit_and_wait(Duration max_wait) {
 Status UringLoop::turn(Duration max_wait) {
   if (turn_hook_) turn_hook_();
   TL_TRY(submit_and_wait(max_wait));
-  // What completes while these are handed out waits for the next turn, so a busy descriptor cannot starve
+  // Completions that arrive meanwhile wait for the next turn, so that a busy descriptor does not delay
   // timers.
   for (unsigned left = io_uring_cq_ready(&ring_); left > 0; --left) {
     io_uring_cqe* cqe = nullptr;

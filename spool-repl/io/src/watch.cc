@@ -24,8 +24,7 @@ void UringLoop::change(int fd, unsigned interest) {
   TL_CHECK_MSG(it != watches_.end(), "change() of a descriptor that is not watched");
   Watch& w = *it->second;
   w.interest = interest;
-  // A poll that asks for more than is wanted now may stay: what it brings is filtered, and it is made anew
-  // then.
+  // A poll with more events than are wanted stays: its result is filtered, and then it is replaced.
   if (w.armed != 0 && (interest & ~w.armed) != 0) disarm(w);
   arm(w);
 }
@@ -37,7 +36,7 @@ void UringLoop::unwatch(int fd) {
   watches_.erase(it);
   w->gone = true;
   if (w->armed == 0) {
-    finished_.push_back(std::move(w));  // its handler may be what is running
+    finished_.push_back(std::move(w));  // its handler may be running
     return;
   }
   disarm(*w);
@@ -59,8 +58,8 @@ void UringLoop::disarm(Watch& w) {
   if (w.cancelling) return;
   w.cancelling = true;
   io_uring_sqe* e = sqe();
-  // Not POLL_REMOVE: it fails where the poll is just being woken, and what woke it may be gone by then
-  // (somebody has read the descriptor): the poll would stay, and its file with it.
+  // Not POLL_REMOVE, which fails while the poll is being woken. If the event is gone by then (the descriptor
+  // was read), the poll would stay, and keep its file open.
   io_uring_prep_cancel64(e, reinterpret_cast<std::uint64_t>(&w) | tag_poll, 0);
   io_uring_sqe_set_data64(e, tag_ignored);
 }
@@ -75,7 +74,7 @@ void UringLoop::on_poll(Watch& w, int res) {
   }
   unsigned ready = 0;
   if (res < 0 && res != -ECANCELED)
-    ready = readable | writable;  // the handler's own read or write tells the error
+    ready = readable | writable;  // the handler's own read or write gets the error
   if (res > 0 && (res & (POLLIN | POLLPRI))) ready |= readable;
   if (res > 0 && (res & POLLOUT)) ready |= writable;
   if (res > 0 && (res & (POLLERR | POLLHUP | POLLNVAL))) ready |= readable | writable;

@@ -1,5 +1,5 @@
-// A watched descriptor of UringLoop. Level-triggering is made of one-shot polls that are armed again after
-// the handler ran: the kernel looks at the state when it takes a poll, so nothing is missed in between.
+// A watched descriptor of UringLoop. Level-triggering consists of one-shot polls, which are armed again after
+// the handler. The kernel checks the state when it receives a poll, so no event is lost in between.
 #pragma once
 
 #include "twinloft/spool-repl/io/uring_loop.h"
@@ -9,13 +9,13 @@ namespace twinloft::repl::io {
 struct UringLoop::Watch {
   int fd = -1;
   unsigned interest = 0;
-  unsigned armed = 0;       // interest the kernel's poll was made with; 0: none under way
-  bool cancelling = false;  // the poll under way is being removed
+  unsigned armed = 0;       // the interest of the kernel's poll; 0: no poll
+  bool cancelling = false;  // the poll is being removed
   bool gone = false;        // unwatched
   FdHandler handler;
 };
 
-// The low bits of a completion's user data say what it belongs to.
+// The low bits of a completion's user data are the kind of its operation.
 inline constexpr std::uint64_t tag_disk = 0;
 inline constexpr std::uint64_t tag_poll = 1;
 inline constexpr std::uint64_t tag_ignored = 2;

@@ -1,5 +1,4 @@
-// Reading a bitmap of docs/formats/bitmap.md as it is on the disk; for recovery and for the tools that look
-// from outside.
+// Reads a bitmap (docs/formats/bitmap.md) from the disk, for recovery and the offline tools.
 #pragma once
 
 #include <vector>

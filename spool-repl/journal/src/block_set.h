@@ -1,4 +1,4 @@
-// A set of blocks, kept as ranges: what was written may be one block or half of the volume.
+// A set of blocks as ranges, for a single block as well as for half of the volume.
 #pragma once
 
 #include <algorithm>

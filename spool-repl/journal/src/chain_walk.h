@@ -1,4 +1,4 @@
-// Following the chain of records through a ring, or through two copies of it.
+// Follows the chain of records through a ring, or through two copies of it.
 #pragma once
 
 #include "ring_reader.h"
@@ -10,9 +10,9 @@ class ChainWalk {
  public:
   ChainWalk(JournalPos pos, LogMark last) : pos_(pos), last_(last) {}
 
-  // The next record, read from this ring, if it ends at or before position `end`; it lies at pos(), or at the
-  // ring's beginning where it did not fit before the ring's end. nullopt: it is not there; the walk stays
-  // where it is.
+  // The next record of this ring, if it ends at or before position `end`. It is at pos(), or at the beginning
+  // of the ring if it did not fit before the ring's end. nullopt: no such record, and the walk does not
+  // advance.
   Result<std::optional<ListedRecord>> next(RingReader& reader, const Superblock& sb, std::uint64_t end);
 
   JournalPos pos() const { return pos_; }

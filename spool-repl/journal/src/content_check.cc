@@ -11,14 +11,14 @@ namespace twinloft::repl::journal {
 namespace {
 
 constexpr std::uint64_t samples_max = 64;         // spread over the volume
-constexpr std::uint64_t compared_min = 8;         // fewer may all have rotted
+constexpr std::uint64_t compared_min = 8;         // fewer blocks may all be damaged
 constexpr std::uint64_t searched_max = 1u << 20;  // blocks for one sample: a start must not take minutes
 
 struct Range {
   std::uint64_t begin, end;
 };
 
-// What the log's records wrote, in order of address and without overlaps.
+// The blocks of the log's records, in order of address and without overlaps.
 std::vector<Range> in_records(const RecoveredLog& log) {
   std::vector<Range> all, merged;
   for (const StoredRecord& r : log.records)
@@ -49,7 +49,7 @@ class Sampler {
   }
 
  private:
-  // `end`, or more, where there is none.
+  // `end` or more: none.
   std::uint64_t first_known(std::uint64_t at, std::uint64_t end) const {
     while (at < end) {
       at = log_.digests.next_content(at, end);
@@ -73,14 +73,14 @@ class Sampler {
 }  // namespace
 
 Status check_content(const RecoveredLog& log, ports::BlockFile& data) {
-  // A resync writes blocks home whose digests reach the disk only with its end.
+  // A resync writes blocks whose digests become durable only at its end.
   const Superblock& sb = log.superblock;
   if (!sb.inconsistent_source.id.is_nil() || sb.inconsistent_until != Lsn{}) return {};
   std::uint64_t compared = 0;
   AlignedBuffer block(block_size);
   for (std::uint64_t lba : Sampler(log).run()) {
     if (!data.read(log.home_map.at(Lba{lba}).bytes(), block.span()))
-      continue;  // a bad sector says nothing about whose disk it is
+      continue;  // a bad sector does not identify the disk
     if (log.digests.fits(Lba{lba}, block.span().data())) return {};
     compared++;
   }

@@ -6,9 +6,9 @@
 
 namespace twinloft::repl::journal {
 
-// Errc::conflict where many blocks are known and the data area holds none of them: it is another disk. Reads
-// only. Blocks in the log's records are left out, since a crash may have kept them from the data area; so are
-// zeros, which any disk may hold.
+// Errors: Errc::conflict if many blocks are known and the data area has none of them: it is another disk.
+// Writes nothing. Blocks in the log's records do not count, since a crash may have kept them from the data
+// area. Zeros do not count, since any disk may have them.
 Status check_content(const RecoveredLog& log, ports::BlockFile& data);
 
 }  // namespace twinloft::repl::journal

@@ -12,7 +12,7 @@ namespace twinloft::repl::journal {
 
 namespace {
 
-// Pages that say: nothing is dirty. A page of zeros would count as damaged.
+// Pages without dirty blocks. A page of zeros would count as damaged.
 Status write_bitmaps(const Superblock& sb, ports::BlockFile& journal) {
   constexpr std::uint64_t batch = 256;
   AlignedBuffer pages(batch * block_size);
@@ -29,7 +29,7 @@ Status write_bitmaps(const Superblock& sb, ports::BlockFile& journal) {
   return {};
 }
 
-// A new volume is all zeros; of one that is adopted nothing is known.
+// A new volume is all zeros. The digests of an adopted volume are unknown.
 Status write_digests(const Superblock& sb, ports::BlockFile& journal, bool adopted) {
   constexpr std::uint64_t batch = 256;
   AlignedBuffer pages(batch * block_size);
@@ -89,7 +89,7 @@ Result<Superblock> create_replica(const CreateOptions& o, ports::BlockFile& jour
     TL_TRY(data.write(o.volume_blocks * block_size, block.span()));
   }
   TL_TRY(data.sync());
-  // Written through, not punched: later journal writes must find their blocks allocated and initialised.
+  // Zeros are written, since later writes of the journal need allocated and initialised blocks.
   AlignedBuffer zeros(1 << 20);
   for (std::uint64_t at = 0; at < sb.ring_offset + sb.ring_bytes; at += zeros.span().size()) {
     std::uint64_t n = std::min<std::uint64_t>(zeros.span().size(), sb.ring_offset + sb.ring_bytes - at);

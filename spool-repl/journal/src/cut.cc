@@ -31,7 +31,7 @@ Status check_same_journal(const Superblock& now, const Superblock& base, const s
               base.volume.text(), base.replica, now.volume.text(), now.replica);
 }
 
-// Copies blocks and leaves out those that are zero, so that the image stays sparse.
+// Copies blocks except zeros, so that the image stays sparse.
 class ImageWriter {
  public:
   explicit ImageWriter(ports::BlockFile& out)
@@ -106,8 +106,8 @@ Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_
   return history;
 }
 
-// The chain from the base's tail on, and up to where it is certain. The journal of today is asked first:
-// where the log was cut in between, its records are those that count.
+// The chain from the base's tail to the last certain record. Records of the present journal come first: if
+// the log was cut in between, they count.
 Result<Lsn> History::follow(ports::BlockFile& journal, const Listing& now, ports::BlockFile& base_journal,
                             const Listing& base) {
   RingReader reader(journal, now.superblock), base_reader(base_journal, base.superblock);
@@ -127,8 +127,8 @@ Result<Lsn> History::follow(ports::BlockFile& journal, const Listing& now, ports
   }
   commit_ = std::max(now.commit, base.commit);
   if (walk.last() == now.last) return now.last.lsn;
-  // Nothing ties what the base alone has to the journal of today: of it only what was committed then is
-  // certain to count.
+  // Records of the base alone are not connected to the present journal. Of these, only records that were
+  // committed are certain.
   gap_until_ = now.superblock.tail.lsn;
   return std::min(std::max(from_today, base.commit), walk.last().lsn);
 }
@@ -187,7 +187,7 @@ Status History::check(Lsn lsn) const {
   return {};
 }
 
-// Newest record first: the first one to claim a block has its content.
+// Newest record first: the first record with a block has its content.
 std::vector<Image::Piece> History::newest_pieces(std::size_t records) const {
   std::vector<Image::Piece> pieces;
   BlockSet claimed;

@@ -15,7 +15,7 @@ ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
   for (std::uint64_t first = 0; first < pages; first += batch) {
     std::uint64_t n = std::min(batch, pages - first);
     MutableByteSpan bytes = buffer.span().first(n * block_size);
-    // One bad sector makes a read of many pages fail, and nothing but its own page is lost by it.
+    // A bad sector makes a read of many pages fail, but only its own page is lost.
     bool whole = journal.read(sb.digest_offset + first * block_size, bytes).has_value();
     for (std::uint64_t page = first; page < first + n; ++page) {
       MutableByteSpan of_page = bytes.subspan((page - first) * block_size, block_size);

@@ -1,4 +1,4 @@
-// Reading the digests of docs/formats/digest.md as they are on the disk.
+// Reads the digests (docs/formats/digest.md) from the disk.
 #pragma once
 
 #include "twinloft/spool-repl/format/digest.h"
@@ -9,7 +9,7 @@ namespace twinloft::repl::journal {
 
 struct ReadDigests {
   DigestTable table;
-  std::uint64_t sectors_lost = 0;  // damaged or unreadable: nothing is known of their blocks
+  std::uint64_t sectors_lost = 0;  // damaged or unreadable; the digests of their blocks are unknown
 };
 
 ReadDigests read_digests(ports::BlockFile& journal, const Superblock& superblock);

@@ -28,7 +28,7 @@ Result<Listing> list_journal(ports::BlockFile& journal) {
   out.superblock = found.superblock;
   out.superblock_copies_agree = found.copies_agree;
   const Superblock& sb = out.superblock;
-  // The verdict is recovery's own, so that the two can not differ.
+  // Recovery's own scan, so that both have the same result.
   TL_TRY_ASSIGN(Scan scan, scan_journal(journal, sb));
   if (scan.damage)
     out.damage = Error{Errc::corrupt, fmt::format("{}: {}", journal.name(), scan.damage->text)};

@@ -7,7 +7,8 @@ namespace twinloft::repl::journal {
 
 namespace {
 
-// From the newest record to the oldest, and within each backwards: what comes first is the newest.
+// From the newest record to the oldest, and backwards within each record, so that the newest content comes
+// first.
 class Claims {
  public:
   explicit Claims(const RecoveredLog& log) : log_(log) {}

@@ -1,4 +1,4 @@
-// Where the journal has the newest committed content of each block.
+// The positions of the newest committed content of each block in the journal.
 #pragma once
 
 #include <vector>
@@ -7,17 +7,17 @@
 
 namespace twinloft::repl::journal {
 
-// Blocks of one record that lie side by side both on the volume and in the journal, or a zero extent.
+// Blocks of a record that are adjacent on the volume and in the journal, or a zero extent.
 struct Run {
   std::uint64_t lba, blocks;
-  std::uint64_t offset;   // bytes, on the journal device; of a zero extent nothing
-  std::uint64_t payload;  // which blocks of the record's payload these are: the first one's index
+  std::uint64_t offset;   // bytes, on the journal device; unused for a zero extent
+  std::uint64_t payload;  // the index of the first block in the record's payload
   std::size_t record;     // index in RecoveredLog::records
   bool zeros;
 };
 
-// No block of data is in it twice. Oldest first: a zero extent is whole, and counts after older data within
-// it and before newer.
+// Each block of data occurs once. Oldest first: a zero extent is complete, and applies after older data and
+// before newer data.
 std::vector<Run> newest_runs(const RecoveredLog& log);
 
 }  // namespace twinloft::repl::journal

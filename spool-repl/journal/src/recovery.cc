@@ -38,7 +38,7 @@ class Scanner {
   }
 
  private:
-  // The next record lies at pos_, or at the ring's beginning where it did not fit before the end.
+  // The next record is at pos_, or at the ring's beginning if it did not fit before the end.
   Result<bool> next() {
     if (pos_.v - sb_.tail_pos.v < sb_.ring_bytes) {
       TL_TRY_ASSIGN(bool here, take(pos_));
@@ -65,7 +65,7 @@ class Scanner {
     Body& body = found->body;
     std::uint64_t bytes = std::uint64_t{frame.total_blocks} * block_size;
     if (pos.v + bytes - sb_.tail_pos.v > sb_.ring_bytes) return false;
-    // Cut off, and nothing has been written over it yet: what was cut never comes back.
+    // The record was cut off, and is not overwritten yet. It must not come back.
     if (is_cut_off(sb_, frame, body)) return false;
 
     last_ = body.mark();
@@ -75,7 +75,7 @@ class Scanner {
     return true;
   }
 
-  // Once it is known where they begin: all others' content would pass through memory for nothing.
+  // Once their begin is known, since reading the content of other records would be useless.
   Status read_uncommitted() {
     LogMark before = sb_.tail;
     for (StoredRecord& r : scan_.log.records) {
@@ -90,8 +90,8 @@ class Scanner {
     return {};
   }
 
-  // It was whole a moment ago. Where a sector is about to fail it may take more than one attempt; what is in
-  // it may be nowhere else.
+  // The record was intact a moment ago. A failing sector may need several attempts, and may have the only
+  // copy.
   Result<RecordAt> read_again(const StoredRecord& r, const LogMark& before) {
     std::string why = "it is another one";
     for (int attempt = 0; attempt < read_attempts; ++attempt) {
@@ -108,7 +108,7 @@ class Scanner {
 
   struct Claims {
     Lsn upto, commit;
-    std::vector<EpochEntry> epochs;  // of records that were found; no set: known by its records only
+    std::vector<EpochEntry> epochs;  // of the records; without a set: only data records of the epoch exist
   };
   void note_record(std::uint64_t at, const FrameHeader& frame, Claims& claims) {
     std::uint64_t blocks = std::uint64_t{meta_blocks_for(frame.meta_bytes)} * block_size;
@@ -123,8 +123,8 @@ class Scanner {
     else
       claims.epochs.push_back({body->header.epoch, body->header.first_lsn});
   }
-  // The chain's own, and what the superblock knows of those whose records are lost. It knew them before
-  // anybody relied on one.
+  // The epochs of the chain, and those of the superblock whose records are lost. The superblock had each
+  // epoch before any replica relied on it.
   void note_known(Claims& claims) const {
     claims.epochs.insert(claims.epochs.end(), sb_.epochs.begin(), sb_.epochs.end());
     claims.epochs.push_back(
@@ -139,7 +139,7 @@ class Scanner {
       if (e.start <= by && e.epoch.counter > newest.epoch.counter) newest = e;
     return newest;
   }
-  // One of which neither the record nor the superblock's entry is here never counted here.
+  // An epoch without a record and without an entry of the superblock never counted on this replica.
   static EpochEntry newest_known(const std::vector<EpochEntry>& epochs) {
     EpochEntry newest;
     for (const EpochEntry& e : epochs)
@@ -147,7 +147,7 @@ class Scanner {
     return newest;
   }
 
-  // Frames of this lap in blocks that are no record's of the chain.
+  // Frames of this lap in blocks outside of the chain's records.
   void look_at(JournalPos from, JournalPos to, Claims& claims) {
     for (std::uint64_t p = from.v; p < to.v; p += block_size) {
       auto block = reader_.read(p % sb_.ring_bytes, block_size);
@@ -158,7 +158,7 @@ class Scanner {
       auto frame = decode_frame(*block, sb_.volume);
       if (!frame || frame->pos.v != p || frame->replica != sb_.replica) continue;
       Lsn upto = std::max(frame->durable_lsn, frame->commit_lsn);
-      // What was cut off since was durable then and does not count any more.
+      // Records that were cut off since were durable, and no longer count.
       if (frame->incarnation < sb_.cut_incarnation) upto = std::min(upto, sb_.cut_lsn);
       claims.upto = std::max(claims.upto, upto);
       claims.commit = std::max(claims.commit, std::min(upto, frame->commit_lsn));
@@ -207,12 +207,12 @@ class Scanner {
   RingReader reader_;
   Scan scan_;
   JournalPos pos_;
-  std::pair<JournalPos, JournalPos> gap_;  // before the ring's end, where a record did not fit
+  std::pair<JournalPos, JournalPos> gap_;  // before the ring's end, if a record did not fit
   LogMark last_;
-  std::optional<std::string> unreadable_;  // why, where the scan ended for that
+  std::optional<std::string> unreadable_;  // the reason, if the scan ended at an unreadable place
 };
 
-// A page that cannot be read or is damaged costs time, nothing else: all of its blocks count as dirty.
+// An unreadable or damaged page costs only time: all of its blocks count as dirty.
 void load_bitmaps(ports::BlockFile& journal, RecoveredVolume& out) {
   const Superblock& sb = out.log.superblock;
   for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot) {
@@ -258,8 +258,8 @@ Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superbloc
 
 namespace {
 
-// What is behind the damage is gone from here. Data area and journal hold the history up to the commit point
-// at least; some of it may be newer, of records that are lost now.
+// Records after the damage are lost. Data area and journal have at least the history up to the commit point,
+// and possibly some newer content of lost records.
 void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   Superblock& sb = log.superblock;
   bool resync_under_way = !sb.inconsistent_source.id.is_nil() && sb.inconsistent_until == base_unknown;
@@ -267,7 +267,7 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   Epoch at_commit = sb.tail_epoch;
   for (const StoredRecord& r : log.records)
     if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
-  Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created anew
+  Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created again
   Epoch of = scan.damage->epoch;
   if (before > scan.damage->commit)
     of = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
@@ -279,20 +279,21 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   sb.inconsistent_base = log.commit;
 }
 
-// The table is a cache of what the epoch records say: should one of them rot later, it is still known whose
-// history this was.
+// The table is a cache of the epoch records. If a record is damaged later, the table still identifies the
+// history.
 void note_epochs(RecoveredLog& log) {
   for (const StoredRecord& r : log.records)
     if (r.body.header.type == RecordType::epoch)
       log.superblock.epochs.note(entry_of(r.body.epoch_change, r.body.header.first_lsn));
-  // One whose record was lost in a crash never was: its counter must not speak for another one's records.
+  // An epoch whose record was lost in a crash does not count: its counter must not be used for another
+  // epoch's records.
   Lsn last = log.records.empty() ? log.superblock.tail.lsn : log.records.back().body.mark().lsn;
   log.superblock.epochs.cut_behind(last);
 }
 
-// The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any
-// more, least of all where a record that did not fit before the ring's end has come in their place. A sector
-// that cannot be read can be once it is written.
+// The superblock records a single cut, and this start is a cut. So frames of an earlier cut are erased, above
+// all if a record that did not fit before the ring's end replaces them. An unreadable sector becomes readable
+// by a write.
 Status erase(ports::BlockFile& journal, const std::vector<std::uint64_t>& frames) {
   if (frames.empty()) return {};
   AlignedBuffer zeros(block_size);
@@ -329,9 +330,9 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   sb.generation++;
   sb.incarnation++;
   sb.commit = out.log.commit;
-  // What lies behind the end is dropped for good. Without this it would come back when the record that fills
-  // the hole is the very one that was lost, sent again by a peer: the chain would go on into the old frames.
-  // Void first, then erased: of damage they are the proof, until the superblock says Inconsistent.
+  // Frames after the end are discarded permanently. Otherwise they would come back when a peer sends the lost
+  // record again, which continues the chain into the old frames. They become void before they are erased,
+  // since they prove the damage until the superblock says Inconsistent.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
   note_epochs(out.log);

@@ -11,8 +11,8 @@ namespace twinloft::repl::journal {
 namespace {
 
 constexpr std::uint64_t batch_blocks = 4096;    // 16 MiB of memory at most, twice
-constexpr std::uint64_t transfer_blocks = 256;  // of one read or write, where runs are put together
-constexpr std::uint64_t gap_blocks_max = 16;    // that are read along rather than begin another read
+constexpr std::uint64_t transfer_blocks = 256;  // of a read or write of several runs
+constexpr std::uint64_t gap_blocks_max = 16;    // that are read too, to avoid another read
 
 using Piece = ports::BlockFile::Piece;
 
@@ -20,8 +20,8 @@ std::uint64_t end_of(const Piece& p) {
   return p.offset + p.memory.size();
 }
 
-// What was read is what the scan has seen: a second reading of the same place, and nothing else looks at it
-// before it is shown, and written home.
+// Checks that the content is that of the scan. It was read a second time, and is not checked again before it
+// is used and written home.
 Status check_content(const RecoveredLog& log, const Run& r, const std::byte* content) {
   const Body& body = log.records[r.record].body;
   for (std::uint64_t b = 0; b < r.blocks; ++b)
@@ -34,7 +34,7 @@ Status check_content(const RecoveredLog& log, const Run& r, const std::byte* con
   return {};
 }
 
-// Writes runs home, those of a batch in order of address.
+// Writes runs home, and the runs of a batch in order of address.
 class HomeWriter {
  public:
   HomeWriter(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& log)
@@ -66,7 +66,7 @@ class HomeWriter {
     std::uint64_t at;  // in read_, blocks
   };
 
-  // The journal is read from front to back, with what lies between.
+  // Reads the journal from front to back, with the gaps.
   void add(const Run& r) {
     std::uint64_t gap = reads_.empty() || r.offset < end_of(reads_.back())
                             ? UINT64_MAX
@@ -81,8 +81,7 @@ class HomeWriter {
     memory = {memory.data(), memory.size() + (gap + r.blocks) * block_size};
   }
 
-  // No block is in it twice: what lies side by side on the volume is written together, from wherever in the
-  // journal.
+  // Each block occurs once, so blocks that are adjacent on the volume are written together.
   Status copy_batch() {
     TL_TRY(journal_.read_all(reads_));
     std::sort(batch_.begin(), batch_.end(),
@@ -130,13 +129,13 @@ class HomeWriter {
   ports::BlockFile& journal_;
   ports::BlockFile& data_;
   RecoveredLog& log_;
-  AlignedBuffer read_{block_size}, sorted_{block_size};  // a batch as it lies in the journal, and by address
+  AlignedBuffer read_{block_size}, sorted_{block_size};  // a batch in the journal's order, and by address
   std::vector<Placed> batch_;
   std::vector<Piece> reads_, writes_;
   std::uint64_t read_blocks_ = 0, written_ = 0;
 };
 
-// As they lie in the journal, one block behind the other.
+// In the journal's order, one block after the other.
 Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const Run> runs,
                                       const RecoveredLog& log, MutableByteSpan room) {
   std::vector<LoadedBlock> loaded;
@@ -163,7 +162,7 @@ Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const
   return loaded;
 }
 
-// Blocks of memory that the core will need for records of which it does not know whether they are committed.
+// The blocks of memory that the core needs for records that are not known to be committed.
 std::uint64_t uncommitted_blocks(const RecoveredLog& log) {
   std::uint64_t blocks = 0;
   for (const StoredRecord& r : log.records)
@@ -171,7 +170,7 @@ std::uint64_t uncommitted_blocks(const RecoveredLog& log) {
   return blocks;
 }
 
-// The first of the runs that are loaded: whole records, the newest, as many as fit. A zero extent takes
+// The index of the first run that is loaded: as many of the newest whole records as fit. A zero extent needs
 // memory too.
 std::size_t first_loaded(const std::vector<Run>& runs, std::uint64_t room) {
   std::size_t first = runs.size();

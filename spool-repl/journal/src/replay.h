@@ -1,5 +1,4 @@
-// Brings what is committed from the journal to where it is read: into memory, as far as there is room, and
-// home.
+// Brings committed content from the journal into memory, as far as there is room, and home.
 #pragma once
 
 #include "twinloft/spool-repl/format/recovered.h"
@@ -7,9 +6,9 @@
 
 namespace twinloft::repl::journal {
 
-// The newest committed content of every block that the journal has: of the newest records in `room`, of the
-// others durable in the data area. Sets scan.home and scan.loaded; how many blocks were written home. The
-// digests of those follow in memory: the records stay until a checkpoint has written them too.
+// Loads the newest records into `room`, and writes the newest content of the older records home, durably.
+// Sets scan.home and scan.loaded. Returns the number of blocks that were written home. Their digests change
+// in memory; the records stay until a checkpoint has written the digests.
 Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan,
                              MutableByteSpan room);
 

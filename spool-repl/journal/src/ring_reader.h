@@ -1,4 +1,4 @@
-// Reading whole records from the ring; for recovery and for the tools that look at a journal.
+// Reads whole records from the ring, for recovery and the offline tools.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace twinloft::repl::journal {
 
-// Reads the ring in pieces that slide forward with the scan; a larger record is a piece of its own.
+// Reads the ring in pieces, which advance with the scan. A larger record is a piece of its own.
 class RingReader {
  public:
   RingReader(ports::BlockFile& file, const Superblock& sb) : file_(file), sb_(sb), buffer_(piece) {}
 
-  void forget() { have_ = 0; }  // what was read: the next call reads anew
+  void forget() { have_ = 0; }  // the next call reads again
 
-  // `bytes` at a physical offset of the ring; valid until the next call. They must not cross the ring's end.
+  // Reads `bytes` at an offset of the ring, not beyond its end. The result is valid until the next call.
   Result<ByteSpan> read(std::uint64_t at, std::uint64_t bytes) {
     TL_CHECK(at + bytes <= sb_.ring_bytes);
     if (at < start_ || at + bytes > start_ + have_) {
@@ -27,7 +27,7 @@ class RingReader {
       have_ = 0;
       if (bytes > buffer_.span().size()) buffer_ = AlignedBuffer(bytes);
       std::uint64_t n = std::min<std::uint64_t>(buffer_.span().size(), sb_.ring_bytes - at);
-      // One bad sector makes the piece unreadable, not all that is in it.
+      // A bad sector makes the piece unreadable, but not all of its records.
       if (!file_.read(sb_.ring_offset + at, buffer_.span().first(n))) {
         n = bytes;
         TL_TRY(file_.read(sb_.ring_offset + at, buffer_.span().first(n)));
@@ -51,12 +51,12 @@ struct RecordAt {
   ByteSpan meta, payload;  // in the reader's memory
 };
 
-// The record at `pos`, if it is whole, of this journal and chained to `last`. Errc::invalid where it is
-// intact and needs what this release does not have.
+// The record at `pos`, if it is whole, of this journal, and chained to `last`. Errors: Errc::invalid for an
+// intact record that needs features of a later release.
 Result<std::optional<RecordAt>> read_record(RingReader& reader, const Superblock& sb, JournalPos pos,
                                             const LogMark& last);
 
-// Belongs to a tail that was cut off: what was cut never comes back.
+// Whether the record belongs to a tail that was cut off, and must not come back.
 inline bool is_cut_off(const Superblock& sb, const FrameHeader& frame, const Body& body) {
   return frame.incarnation < sb.cut_incarnation && body.header.first_lsn > sb.cut_lsn;
 }

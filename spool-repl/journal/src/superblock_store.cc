@@ -30,7 +30,7 @@ Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
     else
       copies[i] = std::unexpected(read.error());
   }
-  // Also where the other copy is an older one: the release that was writing this one goes on from it.
+  // Also if the other copy is older: the release that was writing this copy can continue from it.
   for (const auto& c : copies)
     if (!c && c.error().code == Errc::invalid) return std::unexpected(c.error());
   if (!copies[0] && !copies[1]) {
@@ -49,7 +49,7 @@ Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
 
 Result<LoadedSuperblock> load_superblock(ports::BlockFile& journal) {
   TL_TRY_ASSIGN(SuperblockCopies found, read_superblock(journal));
-  // A change is acted upon only once both copies are durable, so either one is a safe state to go on from.
+  // A change takes effect only once both copies are durable, so each copy is a safe state.
   if (!found.copies_agree) TL_TRY(store_copy(journal, found.superblock, 1 - found.newest));
   return LoadedSuperblock{found.superblock, !found.other_readable};
 }

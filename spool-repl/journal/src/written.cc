@@ -11,14 +11,14 @@ namespace twinloft::repl::journal {
 
 namespace {
 
-// An epoch of this log. `committed` is what was known committed when its record was written, if that record
-// is still there.
+// An epoch of this log. `committed` was known to be committed when its record was written, if the journal
+// still has the record.
 struct KnownEpoch {
   EpochEntry entry;
   std::optional<Lsn> committed;
 };
 
-// The superblock's table is a cache: what the journal holds is newer.
+// The superblock's table is a cache. The journal is newer.
 std::vector<KnownEpoch> epochs_of(const History& history) {
   std::vector<KnownEpoch> out;
   for (const EpochEntry& e : history.superblock().epochs)
@@ -44,7 +44,7 @@ Epoch epoch_at(const std::vector<KnownEpoch>& epochs, Lsn lsn) {
   return at;
 }
 
-// The marks of everything that was committed behind `since` and is not in the journal any more.
+// The marks of all blocks that were committed after `since`, and whose records the journal no longer has.
 Result<std::vector<std::uint64_t>> marked_blocks(ports::BlockFile& journal, const Superblock& sb,
                                                  ReplicaId winner) {
   const DirtySlot* slot = slot_of(sb, winner);
@@ -85,9 +85,9 @@ void WrittenBlocks::add(std::uint64_t lba, std::uint64_t blocks) {
   if (lba < limit) set_bitmap_bits(words_, Lba{lba}, std::min(blocks, limit - lba));
 }
 
-// While an epoch counts the winner, nothing is committed that it has not on its disk. So when the first epoch
-// without it began, it had what was known committed then; what came after that moment it may have, or not. It
-// may also have come back later, for a while: that is what `since` of its bitmap knows.
+// While an epoch counts the winner, every committed record is on the winner's disk. So the winner has
+// everything that was known to be committed when the first epoch without it began, and may have later
+// records. The winner may also have come back for a while, which `since` of its bitmap shows.
 Result<Parting> find_parting(const History& history, ReplicaId winner) {
   std::vector<KnownEpoch> epochs = epochs_of(history);
   auto counts = [&](const KnownEpoch& e) { return (e.entry.in_sync & set_of(winner)) != 0; };
@@ -110,7 +110,7 @@ Result<WrittenBlocks> blocks_written_since(ports::BlockFile& journal, const Hist
   TL_TRY_ASSIGN(Parting parting, find_parting(history, winner));
   const Superblock& sb = history.superblock();
   std::vector<std::uint64_t> words(bitmap_words(sb.volume_blocks));
-  // What the journal still holds needs no bitmap; and its marks might be of records from before the parting.
+  // Records in the journal need no bitmap, whose marks may be of records from before the parting.
   if (sb.tail.lsn > parting.since) {
     TL_TRY_ASSIGN(words, marked_blocks(journal, sb, winner));
   }
