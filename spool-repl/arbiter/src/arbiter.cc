@@ -82,7 +82,7 @@ void Arbiter::deliver(core::ArbiterAnswer answer) {
 }
 
 void Arbiter::serve() {
-  // Made here once: a copy of alive_ may only be taken while the owner's thread is known to hold one.
+  // Made once, here: alive_ may only be copied while the owner's thread surely has a copy.
   std::weak_ptr<bool> alive = alive_;
   std::unique_lock lock(mutex_);
   for (;;) {

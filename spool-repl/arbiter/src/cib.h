@@ -1,5 +1,6 @@
-// Pacemaker's cluster information base as XML: what the arbiter needs of it, and a patch that changes one
-// property if nothing else has changed. Pure. docs/decisions/arbiter-pacemaker.md says why these fields.
+// Pacemaker's cluster information base (CIB) as XML: the fields that the arbiter needs, and a patch that
+// changes one property if the CIB has not changed otherwise. Pure functions.
+// docs/decisions/arbiter-pacemaker.md explains the choice of fields.
 #pragma once
 
 #include <map>
@@ -11,11 +12,11 @@
 
 namespace twinloft::repl::arbiter {
 
-// What the cluster knows of a node, by its node_state.
+// The state of a node in the cluster, by its node_state.
 enum class NodeFate {
   online,  // a member of this partition whose controller has joined
-  down,    // fenced, or left in good order: the cluster expects it to be down, and it is
-  lost,    // anything else: gone and not (yet) fenced, coming, going, or never seen
+  down,    // fenced, or stopped cleanly: the cluster expects it to be down, and it is down
+  lost,    // any other state: gone and not (yet) fenced, joining, leaving, or never seen
 };
 
 struct Cib {
@@ -25,18 +26,18 @@ struct Cib {
   };
   Version version;
   bool quorum = false;
-  bool fencing = false;                   // stonith-enabled is nowhere set to false
+  bool fencing = false;                   // no property set has stonith-enabled = false
   std::map<std::string, NodeFate> nodes;  // by name
   std::optional<std::string> value;       // of the property
-  std::string value_set;  // id of the cluster_property_set that holds it, or would; empty: there is none yet
-  std::size_t value_sets = 0;  // cluster_property_sets
+  std::string value_set;       // id of the cluster_property_set of the property; empty: no such set yet
+  std::size_t value_sets = 0;  // the number of cluster_property_sets
 };
 
 // Names of the property of a volume and of its set are XML ids: a letter first, no colon.
-// Errc::corrupt where this is no CIB.
+// Errors: Errc::corrupt (not a CIB).
 Result<Cib> read_cib(std::string_view xml, const std::string& set, const std::string& property);
-// A diff from `cib` to the same with the property changed and the epoch raised. `cibadmin --patch` takes it
-// only where the version is still that of `cib`.
+// A diff that changes the property in `cib`, and increments its epoch. `cibadmin --patch` applies it only to
+// the version of `cib`.
 std::string cib_patch(const Cib& cib, const std::string& set, const std::string& property,
                       const std::string& value);
 

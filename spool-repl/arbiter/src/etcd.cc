@@ -54,8 +54,8 @@ Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, c
     store->endpoints_.push_back(std::move(endpoint));
   }
   if (store->endpoints_.empty()) return fail(Errc::invalid, "etcd needs an endpoint");
-  // Both are read again at each use, so that they may be renewed while the node runs; now is the time for
-  // mistakes.
+  // Both are read again at each use, so that they may be renewed while the node runs. Here they are checked
+  // for errors.
   if (tls) TL_TRY(tls_context({settings.ca_file, settings.cert_file, settings.key_file}));
   if (!settings.user.empty()) TL_TRY(read_password(settings.password_file));
   if (!settings.user.empty() && clear)
@@ -63,7 +63,7 @@ Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, c
   return store;
 }
 
-// Every endpoint gets its share of what is left of the time, and a silent endpoint leaves time to the others.
+// Each endpoint gets a share of the remaining time, so that a silent endpoint leaves time for the others.
 ArbiterAnswer EtcdStore::perform(const ArbiterRequest& request) {
   Instant deadline = clock_.now() + settings_.timeout;
   std::string reasons;
@@ -106,8 +106,7 @@ std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::ask(const Endpoint& 
       if (auto in = log_in(endpoint, deadline); !in) return std::unexpected(in.error());
     auto answer = post(endpoint, target, body, deadline);
     if (answer && answer->status == 200) return understood(request, answer->body);
-    // A token that was kept may be stale. Not every version says so: some gateways only close the connection
-    // then.
+    // An old token may be stale. Some gateways do not report it, but only close the connection.
     token_.clear();
     if (kept && clock_.now() < deadline) continue;
     return std::unexpected(answer ? Failure{status_text(*answer, target), true} : answer.error());
@@ -146,7 +145,7 @@ std::expected<void, EtcdStore::Failure> EtcdStore::log_in(const Endpoint& endpoi
   return {};
 }
 
-// An unreadable value is no answer: writing over it may overwrite what another version relies on.
+// An unreadable value gives no answer, since another version may rely on it, and it must not be overwritten.
 std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::understood(const ArbiterRequest& request,
                                                                        const std::string& body) {
   auto answer = request.read ? read_range(body, key_) : read_swap(body, key_);

@@ -1,8 +1,8 @@
-// The arbiter in etcd: one key a volume, changed by a transaction that compares the whole value.
+// The arbiter in etcd: a key for each volume, changed by a transaction that compares the whole value.
 //
-// Endpoints are tried in turn within one deadline, the one that answered last first. Trying the next one
-// after an unknown outcome is as safe as the core's asking again: a value is never desired twice (it holds an
-// attempt id), so that a transaction that arrives late finds another value than the one it expects.
+// Endpoints are tried in turn within one deadline, beginning with the endpoint of the last answer. After an
+// unknown outcome, the next endpoint is safe: each desired value is new (it contains an attempt id), so a
+// transaction that arrives late finds another value than the expected value.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ class EtcdStore final : public Store {
 
  private:
   EtcdStore(const Settings& settings, const Uuid& volume, const Clock& clock);
-  // What one endpoint has said. `spoke`: it has answered, although not with what was asked for.
+  // The answer of an endpoint. spoke: it has answered, possibly with an error.
   struct Failure {
     std::string why;
     bool spoke = false;
-    bool everywhere = false;  // the others would say the same
+    bool everywhere = false;  // all endpoints would give this answer
   };
   std::expected<core::ArbiterAnswer, Failure> ask(const Endpoint& endpoint,
                                                   const core::ArbiterRequest& request, Instant deadline);
@@ -45,12 +45,12 @@ class EtcdStore final : public Store {
   const std::string key_;
   HttpClient http_;
   std::vector<Endpoint> endpoints_;
-  std::size_t first_ = 0;  // the one that answered last
+  std::size_t first_ = 0;  // the endpoint of the last answer
   std::string token_;      // empty: not logged in
-  std::string cluster_;    // id, of the first answer
+  std::string cluster_;    // the id in the first answer
 };
 
-// The password in a file that only its owner may read.
+// Reads the password from a file that only its owner may read.
 Result<std::string> read_password(const std::string& path);
 
 }  // namespace twinloft::repl::arbiter

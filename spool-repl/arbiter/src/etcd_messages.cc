@@ -127,7 +127,7 @@ Result<EtcdAnswer> read_swap(std::string_view body, const std::string& key) {
     if (!v->is_bool()) return odd("\"succeeded\" is neither true nor false");
     out.succeeded = v->get_bool();
   }
-  // The responses say which branch was taken, and must say the same.
+  // The responses show which branch was taken, and must agree with "succeeded".
   const json::value* responses = root.if_contains("responses");
   const json::array* list = responses ? responses->if_array() : nullptr;
   const json::object* one = list && list->size() == 1 ? (*list)[0].if_object() : nullptr;
@@ -150,7 +150,7 @@ Result<std::string> read_login(std::string_view body) {
   TL_TRY_ASSIGN(json::object root, answer_in(body));
   auto token = text_in(root, "token");
   if (!token || token->empty()) return odd("no token");
-  // It goes into a header.
+  // The token is sent in a header.
   for (char c : *token)
     if (c <= ' ' || c >= 127) return odd("a token with other than printable characters");
   return *token;

@@ -97,8 +97,8 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
 
 std::string normal_url(const Endpoint& e) {
   std::string host = lower(e.host);
-  // With a dot inside, a name is looked up from the root first. Without one, a dot at the end keeps the
-  // search list away.
+  // A name with a dot inside is resolved from the root first. For another name, a dot at the end prevents the
+  // search list.
   if (host.ends_with('.') && host.find('.') + 1 < host.size()) host.pop_back();
   error_code ec;
   if (auto address = asio::ip::make_address(host, ec); !ec)
@@ -133,8 +133,8 @@ HttpClient::Tcp& HttpClient::tcp() {
   return std::get<Tcp>(stream_);
 }
 
-// Runs the loop until what `start` began has ended. After cancel() it is abandoned, and the loop never runs
-// again.
+// Runs the loop until the operation of `start` has ended. After cancel() the operation is abandoned, and the
+// loop does not run again.
 template <class Start>
 error_code HttpClient::await(Start start) {
   std::optional<error_code> done;
@@ -153,7 +153,7 @@ Status HttpClient::arm(Instant deadline) {
   return {};
 }
 
-// A name's look-up can not be interrupted: past the deadline it is left to itself.
+// A look-up of a name cannot be interrupted. After the deadline it continues unattended.
 Result<asio::ip::tcp::resolver::results_type> HttpClient::resolve(const Endpoint& endpoint,
                                                                   Instant deadline) {
   struct Found {

@@ -1,7 +1,8 @@
-// An HTTP/1.1 client for few, small requests on a thread that may block: connect, POST, POST, close.
-// Boost.Beast.
+// An HTTP/1.1 client (Boost.Beast) for few, small requests on a thread that may block: connect, POST, POST,
+// close.
 //
-// Every call has a deadline, and cancel() ends it from another thread. What is sent and received is bounded.
+// Every call has a deadline, and cancel() ends it from another thread. Requests and answers have a maximum
+// size.
 #pragma once
 
 #include <atomic>
@@ -23,18 +24,17 @@ namespace twinloft::repl::arbiter {
 struct Endpoint {
   bool tls = false;
   std::string host, port;
-  std::string url;  // as it was configured
+  std::string url;  // as configured
 };
-// "http://host:port", "https://[::1]", with or without a slash at the end. The port is 2379 where there is
-// none.
+// "http://host:port" or "https://[::1]", with or without a slash at the end. The default port is 2379.
 Result<Endpoint> parse_endpoint(const std::string& url);
-// The same for every way to write this endpoint.
+// The normal form of the endpoint.
 std::string normal_url(const Endpoint& endpoint);
 
 struct TlsFiles {
-  std::string ca, certificate, key;  // PEM; empty: the system's authorities, no certificate of our own
+  std::string ca, certificate, key;  // PEM; empty: the machine's authorities, and no client certificate
 };
-// Errc::invalid, naming the file, where one can not be used.
+// Errors: Errc::invalid with the name of a file that cannot be used.
 Result<boost::asio::ssl::context> tls_context(const TlsFiles& files);
 
 struct HttpAnswer {
@@ -52,11 +52,11 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Fails before anything of a request can have been sent.
+  // An error means that no byte of a request was sent.
   Status connect(const Endpoint& endpoint, const TlsFiles& files, Instant deadline);
   bool is_open() const { return stream_.index() != 0; }
-  // On an open connection. A failure leaves it open whether the server has seen the request, and closes the
-  // connection; an answer closes it where the server wants that.
+  // Sends a request on an open connection. After an error, the connection is closed, and the server may have
+  // received the request or not. After an answer, the connection is closed if the server requests it.
   Result<HttpAnswer> post(const std::string& target, const std::string& body, const std::string& token,
                           Instant deadline);
   void close();

@@ -12,7 +12,7 @@ using Outcome = ArbiterAnswer::Outcome;
 
 constexpr std::size_t error_text_max = 200;
 
-// The last line that a program has written to standard error, fit for a log line.
+// The last line of a program's standard error, for a log line.
 std::string last_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (std::size_t at = text.rfind('\n'); at != std::string::npos) text.erase(0, at + 1);
@@ -70,7 +70,7 @@ Result<Cib> PacemakerStore::query(Instant deadline) {
   return read_cib(r.out, set_, property_);
 }
 
-// Evidence about a node of another name than the one that a replica runs on would be worth nothing.
+// The state of a node is evidence only if the replica runs on this node, so the names are checked.
 Status PacemakerStore::check_name(Instant deadline) {
   if (name_checked_) return {};
   TL_TRY_ASSIGN(ProgramResult r, program({"crm_node", "--name"}, "", deadline));
@@ -95,7 +95,7 @@ std::string PacemakerStore::obstacle(const Cib& cib) const {
   return "";
 }
 
-// The replicas that the old value or the new one relies on, and whose node is neither here nor known to be
+// The replicas of the old or the new value whose node is neither a member of this partition nor known to be
 // down.
 std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& request) const {
   ReplicaSet counted = request.desired.in_sync;
@@ -112,9 +112,9 @@ std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& re
   return out;
 }
 
-// A node that is dropped although it is online may be cut off already, and corosync not have noticed: then
-// this partition is about to be another one, and the value in nobody else's CIB. So it counts when the node
-// is still online after the time that takes.
+// A node that is online may be cut off already, before corosync has detected it. Then this partition is about
+// to change, and no other node's CIB would have the value. So a replica on an online node is removed from the
+// set only if the node is still online after the time of detection.
 std::string PacemakerStore::unsettled(const Cib& cib, const ArbiterRequest& request) {
   if (!request.expected) return "";
   ReplicaSet dropped = (request.expected->in_sync | set_of(request.expected->writer)) &
@@ -136,9 +136,9 @@ Result<std::optional<core::EpochValue>> PacemakerStore::value_of(const Cib& cib)
   return value;
 }
 
-// Reads the CIB, and where it is as expected patches that very version; whatever the patch's outcome, the
-// next reading says what has become of it. A version that has changed for another reason is no refusal: the
-// same is tried on the new one.
+// Reads the CIB, and patches this version of it if the value is the expected value. The next reading shows
+// the result, for every outcome of the patch. If the version has changed for another reason, the change is
+// tried again on the new version.
 Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instant deadline) {
   TL_TRY(check_name(deadline));
   std::optional<Cib::Version> patched;

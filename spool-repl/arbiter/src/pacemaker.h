@@ -1,9 +1,9 @@
-// The arbiter in Pacemaker: a cluster property, changed by a patch of the CIB that applies to one version of
-// it only.
+// The arbiter in Pacemaker: a cluster property, changed by a patch that applies to a single version of the
+// CIB.
 //
-// The CIB alone is no arbiter, since every partition has one. It becomes one by quorum and by fencing: the
-// value is changed only in a partition with quorum, and only where every node that holds a replica is either
-// a member of this partition or known to be down (docs/decisions/arbiter-pacemaker.md).
+// Each partition has a CIB, so quorum and fencing are needed too. The value is changed only in a partition
+// with quorum, and only if every node of a replica is a member of this partition or known to be down
+// (docs/decisions/arbiter-pacemaker.md).
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace twinloft::repl::arbiter {
 
 class PacemakerStore final : public Store {
  public:
-  // Runs a program of Pacemaker's; given as a seam for tests.
+  // Runs a program of Pacemaker. Tests replace it.
   using Run = std::function<Result<ProgramResult>(const std::vector<std::string>& argv,
                                                   const std::string& input, Instant deadline)>;
 
@@ -44,8 +44,8 @@ class PacemakerStore final : public Store {
   ProgramRunner runner_;
   Run run_;
   bool name_checked_ = false;
-  Uuid written_;  // attempt of the value that drops a node which was online, first seen in the CIB ...
-  Instant written_since_;  // ... then
+  Uuid written_;           // the attempt of a value in the CIB that removes a replica on an online node
+  Instant written_since_;  // when it was first seen
   std::atomic<bool> cancelled_ = false;
 };
 

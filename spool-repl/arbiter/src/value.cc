@@ -94,7 +94,7 @@ Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text)
         "the arbiter's value is of volume {}, this one is {}: the key was copied, or the uuid is wrong",
         of.text(), volume.text());
   TL_TRY_ASSIGN(core::EpochValue value, value_in(*root));
-  // A comparison needs the same bytes for the same value: nothing more, nothing twice, no other order.
+  // The comparison needs equal bytes for equal values: no further field, no repeated field, no other order.
   if (encode_value(volume, value) != text) return wrong("it is not in the exact form that spool-repl writes");
   return value;
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view ok_line = "end ok\n", error_begin = "end error ";
 
-// As they are written. What another release may add is read as an error that only its text explains.
+// The codes as text. An unknown code of another release is read as Errc::internal, with its text.
 constexpr std::array<std::pair<Errc, std::string_view>, 10> codes{{{Errc::invalid, "invalid"},
                                                                    {Errc::not_found, "not-found"},
                                                                    {Errc::io, "io"},

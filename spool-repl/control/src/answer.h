@@ -1,4 +1,4 @@
-// The text of an answer with the line that ends it. docs/formats/control.md describes it.
+// The text of an answer and its last line. docs/formats/control.md describes it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace twinloft::repl::control {
 
 std::string encode_answer(const Result<std::string>& reply);
 
-// Errc::io where the last line is missing or none of ours: the connection ended before the answer did.
+// Errors: Errc::io if the last line is missing or malformed, since the connection ended early.
 Result<std::string> decode_answer(std::string text);
 
 }  // namespace twinloft::repl::control

@@ -12,7 +12,7 @@ namespace twinloft::repl::control {
 
 namespace {
 
-// Where the server has closed already, it may have said why: the answer is read all the same.
+// If the server has closed the connection already, its answer is still read, since it may contain the reason.
 Status send_command(int fd, const std::string& path, std::string_view line) {
   while (!line.empty()) {
     ssize_t n = ::send(fd, line.data(), line.size(), MSG_NOSIGNAL);
@@ -61,7 +61,8 @@ Result<std::string> ask(const std::string& path, const std::string& command, Dur
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return fail(Errc::timeout, "{}: no answer in time", path);
-    if (n == 0 || (n < 0 && errno == ECONNRESET)) break;  // the last line says whether that was all
+    if (n == 0 || (n < 0 && errno == ECONNRESET))
+      break;  // the last line shows whether the answer is complete
     if (n < 0) return fail_errno(errno, "{}", path);
     out.append(buffer, static_cast<std::size_t>(n));
   }

@@ -19,12 +19,12 @@ constexpr std::size_t sessions_max = 64;
 constexpr int listen_backlog = 64;
 constexpr Duration asking_time_max = std::chrono::seconds(10);
 
-// What changes nothing.
+// The commands that only read.
 bool only_reads(const std::string& command) {
   return command == "status" || command.starts_with("status ") || command.starts_with("events ");
 }
 
-// (uid_t)-1: not known, and nobody's.
+// (uid_t)-1: an unknown user.
 uid_t user_of(int fd) {
   ucred who{};
   socklen_t length = sizeof who;
@@ -69,7 +69,8 @@ Status Server::start() {
                 place.error().message);
   if (!place) return fail(place.error().code, "control: {}", place.error().message);
   if (*place == SocketPlace::stale) ::unlink(path_.c_str());
-  ::fchmod(fd.get(), 0600);  // before bind(): never more open than that. umask(2) would be for all threads
+  ::fchmod(fd.get(), 0600);  // before bind(), so that the socket is never more open. umask(2) would affect
+                             // all threads
   if (::bind(fd.get(), generic, sizeof address) < 0)
     return fail_errno(errno, "cannot make the control socket {}", path_);
   file_ = SocketFile(path_);
@@ -90,8 +91,8 @@ Status Server::open_to(const Access& access) const {
 
 void Server::on_accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  // Without descriptors the caller stays in the kernel's queue, and the listener ready: look again after a
-  // while.
+  // Without descriptors, the client stays in the kernel's queue, and the listener stays ready: try again
+  // after a while.
   if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
     loop_.change(listener_.get(), 0);
     accept_timer_ = loop_.after(std::chrono::milliseconds(200), [this] {
@@ -114,8 +115,9 @@ void Server::on_accept() {
   loop_.watch(n, ports::Loop::readable, [this, n](unsigned ready) { on_ready(n, ready); });
 }
 
-// Callers that say nothing, or do not read their answer, keep nobody out: of the user with the most of them,
-// the first goes. One that waits for its answer goes only where all do.
+// Idle clients, and clients that do not read their answer, must not exclude others: of the user with most of
+// them, the oldest connection is closed. A connection that waits for its answer is closed only if all of them
+// wait.
 void Server::make_room() {
   if (sessions_.size() < sessions_max) return;
   std::unordered_map<uid_t, std::size_t> idle;
@@ -149,7 +151,8 @@ void Server::on_ready(int fd, unsigned ready) {
     if (n < 0) return end(fd);
     if (n == 0 && !s.asked)
       return answer(fd, fail(Errc::invalid, "the command has no end: a line was expected"));
-    if (n == 0) return loop_.change(fd, s.answered ? ports::Loop::writable : 0u);  // it waits for the answer
+    if (n == 0)
+      return loop_.change(fd, s.answered ? ports::Loop::writable : 0u);  // the client waits for the answer
     if (s.asked) return;
     s.in.append(buffer, static_cast<std::size_t>(n));
     std::size_t newline = s.in.find('\n');

@@ -73,7 +73,7 @@ Buffer BufferPool::take(std::size_t bytes) {
 void BufferPool::give_back(std::byte* data, unsigned size_class) {
   std::size_t size = bytes_of(size_class);
   in_use_bytes_ -= size;
-  // What came back last is wanted next: room is made at the expense of sizes that lie idle.
+  // The last returned size is likely to be needed next, so idle buffers of other sizes are freed for it.
   make_room(size);
   if (free_bytes_ + size > retain_bytes_) return std::free(data);
   free_[size_class].push_back(data);

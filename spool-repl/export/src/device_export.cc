@@ -11,8 +11,8 @@ namespace {
 
 constexpr unsigned looks_before_attaching = 2;
 
-// Devices left on a file that a killed process served answer with errors only; free those that nobody holds.
-// A path says little: in another mount namespace the same one names another file.
+// Detaches the unused loop devices of a killed process, which only answer with errors. The path alone does
+// not identify a file: in another mount namespace it is another file.
 void detach_left_over(const std::string& backing_path) {
   if (!fuse::is_dead_mount(backing_path)) return;
   auto mount = fuse::topmost_mount(backing_path);
@@ -39,7 +39,7 @@ Result<std::unique_ptr<DeviceExport>> DeviceExport::start(ports::Loop& loop, por
     TL_TRY(device->mount());
     return device;
   }
-  // Detaching waits for programs that still look at these devices: not on the thread that all I/O depends on.
+  // Detaching waits for programs that read these devices, so it is not done on the thread of all I/O.
   side.run([path] { detach_left_over(path); },
            [self = device.get(), alive = std::weak_ptr(device->alive_)] {
              if (alive.expired()) return;
@@ -60,8 +60,7 @@ Status DeviceExport::mount() {
   return {};
 }
 
-// A device that nobody takes, since the export or the loop has gone meanwhile, is given back with the last
-// reference.
+// If the export or the loop has ended meanwhile, the device is detached with the last reference.
 struct Attachment {
   Result<LoopIdentity> loop = LoopIdentity();
   bool taken = false;
@@ -143,8 +142,8 @@ void DeviceExport::look_later() {
   });
 }
 
-// Others may detach the loop device, or abort the FUSE connection: its number then goes to somebody else's
-// file.
+// Other programs may detach the loop device, whose number then passes to another file, or abort the FUSE
+// connection.
 void DeviceExport::look() {
   if (attaching_ || stopping_ || aborted_ || broken_ || !fuse_) return;
   if (!fuse_->connected()) {
@@ -163,11 +162,11 @@ void DeviceExport::look() {
     loop_device_ = {};
     looks_since_loss_ = 0;
   }
-  // Not in the same instant: a person who detaches devices in a row would find this one again.
+  // Not at once: an operator who detaches several devices in turn would find this device again.
   if (looks_since_loss_ >= looks_before_attaching) attach();
 }
 
-// A loop device on a connection that has ended stays known: it is detached at the stop.
+// The loop device of an ended connection is remembered, and detached at the stop.
 void DeviceExport::lose(std::string why) {
   if (!options_.link.empty()) withdraw_symlink(loop_device_.device, options_.link);
   trouble_ = why;
@@ -190,7 +189,7 @@ void DeviceExport::detach(std::function<void(Status)> stopped) {
       },
       [this, alive = std::weak_ptr(alive_), outcome, stopped = std::move(stopped)] {
         if (alive.expired()) return;
-        if (aborted_) return stopped({});  // meanwhile: nothing is left to be stopped
+        if (aborted_) return stopped({});  // aborted meanwhile: nothing is left to stop
         if (!*outcome) {
           stopping_ = false;
           look_later();
@@ -210,7 +209,7 @@ void DeviceExport::abort(std::function<void()> gone) {
     if (!alive.expired() && gone) gone();
   });
   aborted_ = true;
-  if (fuse_) fuse_->abort();  // first: what waits on the device must be able to end
+  if (fuse_) fuse_->abort();  // first, so that waiting requests can end
   if (loop_device_.device.empty()) return;
   abandon_loop(loop_device_);
   withdraw();

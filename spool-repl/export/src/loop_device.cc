@@ -22,7 +22,7 @@ namespace twinloft::repl::exports {
 namespace {
 
 constexpr int detach_polls = 500;    // of 10 ms
-constexpr int attach_attempts = 64;  // others may take the free device between asking for it and using it
+constexpr int attach_attempts = 64;  // another program may take the free device first
 
 std::string sysfs_of(const std::string& device) {
   return "/sys/block/" + device.substr(device.rfind('/') + 1);
@@ -42,8 +42,8 @@ std::uint64_t number_in(const std::string& path) {
   return number;
 }
 
-// While somebody else has the device open (udev looks at each that changes) the kernel detaches it only at
-// their close, without a notice.
+// If another program has the device open (udev reads each device that changes), the kernel detaches it at
+// that program's close, without a notification.
 Status await_detached(const LoopIdentity& loop) {
   constexpr timespec pause{0, 10'000'000};
   for (int i = 0; i < detach_polls; ++i) {
@@ -54,7 +54,7 @@ Status await_detached(const LoopIdentity& loop) {
               "{}: another program keeps it open; it is detached when that program closes it", loop.device);
 }
 
-// LOOP_CONFIGURE falls back to buffered I/O without a word where the file does not allow direct I/O.
+// LOOP_CONFIGURE uses buffered I/O, without an error, if the file does not allow direct I/O.
 Status require_direct_io(const LoopIdentity& loop, Fd& held) {
   if (read_line(sysfs_of(loop.device) + "/loop/dio") == "1") return {};
   held.reset();
@@ -63,7 +63,7 @@ Status require_direct_io(const LoopIdentity& loop, Fd& held) {
               loop.device, loop.backing_path);
 }
 
-// While `fd` is open nobody can detach the device, so that the answer stays true.
+// While `fd` is open, no program can detach the device, so the answer stays valid.
 std::uint64_t sequence_of(int fd) {
   std::uint64_t sequence = 0;
 #ifdef BLKGETDISKSEQ
@@ -112,7 +112,7 @@ Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOpti
   loop_config config{};
   config.fd = static_cast<__u32>(backing.get());
   config.block_size = options.block_bytes;
-  // All at once: set later, a kill in between would leave the device attached.
+  // All in one call, since a kill between two calls would leave the device attached.
   if (options.direct_io) config.info.lo_flags |= LO_FLAGS_DIRECT_IO;
   if (options.autoclear) config.info.lo_flags |= LO_FLAGS_AUTOCLEAR;
   std::size_t name_bytes = std::min(backing_path.size(), sizeof config.info.lo_file_name - 1);
@@ -143,7 +143,7 @@ bool is_attached(const LoopIdentity& loop) {
 
 Status detach_loop(const LoopIdentity& loop) {
   if (!is_attached(loop)) return {};
-  // Exclusively: clearing a mounted device would only take effect at its last close, behind our back.
+  // Opened exclusively, since detaching a mounted device would take effect at its last close, unnoticed.
   auto fd = open_device(loop.device, O_RDONLY | O_EXCL);
   if (!is_attached(loop)) return {};
   if (!fd && fd.error().sys == EBUSY)
@@ -160,7 +160,7 @@ Status await_cleared(const LoopIdentity& loop) {
 }
 
 void abandon_loop(const LoopIdentity& loop) {
-  // In use elsewhere, the kernel remembers the wish until the last close.
+  // If the device is in use, the kernel detaches it at the last close.
   if (auto fd = open_device(loop.device, O_RDONLY); fd && is_attached(loop))
     (void)::ioctl(fd->get(), LOOP_CLR_FD);
 }
@@ -172,7 +172,7 @@ std::vector<LoopIdentity> loops_of(const std::string& backing_path) {
     std::string name = entry.path().filename();
     if (!name.starts_with("loop")) continue;
     LoopIdentity loop{"/dev/" + name, number_in(entry.path().string() + "/diskseq"), backing_path};
-    // In this order: a device that has changed hands in between is none of these.
+    // In this order, so that a device that was attached to another file in between is not included.
     if (read_line(entry.path().string() + "/loop/backing_file") == backing_path && is_attached(loop))
       found.push_back(loop);
   }

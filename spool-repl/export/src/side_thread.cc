@@ -14,7 +14,7 @@ SideThread::~SideThread() {
 }
 
 void SideThread::run(std::function<void()> work, std::function<void()> done) {
-  // Wrapped here so that the token is copied on the owner thread.
+  // Wrapped here, so that alive_ is copied on the owner thread.
   auto guarded = [alive = std::weak_ptr(alive_), done = std::move(done)] {
     if (!alive.expired()) done();
   };

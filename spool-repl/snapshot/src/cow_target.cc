@@ -14,7 +14,7 @@ namespace twinloft::repl::snapshot {
 
 namespace {
 
-constexpr std::uint64_t buffer_blocks = ports::io_max_length / block_size + 1;  // a request may begin within
+constexpr std::uint64_t buffer_blocks = ports::io_max_length / block_size + 1;  // a request may begin inside
                                                                                 // a block
 
 std::size_t words_for(const journal::Image& image) {
@@ -58,7 +58,7 @@ void CowTarget::Unmap::operator()(void* memory) const {
   ::munmap(memory, bytes);
 }
 
-// The memory is zeros, and that is what both begin as.
+// The memory is zeroed, which is the initial state of both.
 CowTarget::CowTarget(const journal::Image& image, Fd overlay, std::string directory, Shared shared)
     : image_(image),
       overlay_(std::move(overlay)),
@@ -88,7 +88,7 @@ void CowTarget::note_failure(const Error& error) {
   failure_->state.store(Failure::told, std::memory_order_release);
 }
 
-// Nothing has to be durable: what is lost with the process can be had again.
+// Nothing has to be durable, since all of it can be made again.
 Status CowTarget::perform(ports::IoRequest& r) {
   TL_CHECK(r.offset + r.length <= size_bytes());
   switch (r.op) {
@@ -137,7 +137,7 @@ Status CowTarget::read(std::uint64_t offset, MutableByteSpan out) {
   return {};
 }
 
-// Where a request begins or ends within a block the rest of that block is read first.
+// If a request begins or ends inside a block, the rest of the block is read first.
 Status CowTarget::write(std::uint64_t offset, ByteSpan data) {
   if (data.empty()) return {};
   std::uint64_t first = offset / block_size, end = (offset + data.size() + block_size - 1) / block_size;

@@ -48,8 +48,8 @@ Result<std::string> file_system_on(const std::string& device) {
 }
 
 Status mount_file_system(const std::string& device, const std::string& type, const std::string& directory) {
-  // XFS would not be mounted beside the winner's, which has the same UUID. And what is wrong in this image
-  // must stop nothing but this: ext's superblock may ask for a panic.
+  // nouuid: the winner's XFS may be mounted, and has the same UUID. Errors of the image must not affect the
+  // machine, but the superblock of ext may request a panic.
   const char* options = is_ext(type) ? "errors=remount-ro" : "nouuid";
   constexpr unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME;
   int rc = ::mount(device.c_str(), directory.c_str(), type.c_str(), flags, options);

@@ -1,5 +1,4 @@
-// The file system on a block device: which one it is, and mounting it without changing more than its own
-// recovery does.
+// Identifies the file system on a block device, and mounts it. Only its own recovery changes the device.
 #pragma once
 
 #include <string>
@@ -8,11 +7,11 @@
 
 namespace twinloft::repl::snapshot {
 
-// "ext4", "ext3", "ext2" or "xfs". Errc::invalid for anything else, with what it is: a partition table,
-// nothing, another one.
+// "ext4", "ext3", "ext2" or "xfs". Errors: Errc::invalid with the content otherwise: a partition table,
+// nothing, another file system.
 Result<std::string> file_system_on(const std::string& device);
 
-// Read-only, which replays the file system's journal all the same.
+// Mounts it read-only. The journal of the file system is replayed.
 Status mount_file_system(const std::string& device, const std::string& type, const std::string& directory);
 
 }  // namespace twinloft::repl::snapshot

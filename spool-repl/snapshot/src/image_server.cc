@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view ready = "ready";
 
-// Until it is killed. What comes back is why it could not begin.
+// Serves until it is killed. Returns only an error of the start.
 Status serve(CowTarget& target, const std::string& mount_point, int tell) {
   OsClock clock;
   TL_TRY_ASSIGN(auto loop, io::UringLoop::create(clock));
@@ -34,13 +34,13 @@ Status serve(CowTarget& target, const std::string& mount_point, int tell) {
 }
 
 [[noreturn]] void be_server(CowTarget& target, const std::string& mount_point, pid_t parent, int tell) {
-  // A key on the terminal ends the one that uses the image, and this one with it.
+  // A signal of the terminal ends the process that uses the image, and this process with it.
   ::signal(SIGINT, SIG_IGN);
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  // Best effort: getting memory for a request must not wait for the file system that waits for the request.
+  // Best effort: memory for a request must not wait for the file system that waits for the request.
   (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
   Status ended = serve(target, mount_point, tell);
   if (!ended) (void)write_all(tell, std::as_bytes(std::span(ended.error().message)));

@@ -1,8 +1,7 @@
-// The image as a file, served by FUSE from a process of its own.
+// The image as a file by FUSE, served by a separate process.
 //
-// Of its own: a process that is killed while it waits for a request that only itself could answer stays for
-// ever, and with it mount and device. Here a user of the image waits for another process, which goes with it,
-// and not before it.
+// A process that is killed while it waits for its own answer would stay, with the mount and the device. A
+// user of the image waits for another process instead, which ends after its user.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +16,8 @@ namespace twinloft::repl::snapshot {
 
 class ImageServer {
  public:
-  // `mount_point`: of the FUSE file, in this process's mount namespace. To be called by the only thread there
-  // is; the server ends with that thread. The target must outlive this.
+  // mount_point: of the FUSE file, in this process's mount namespace. Call it in a process with a single
+  // thread; the server ends with this thread. The target must outlive this object.
   static Result<std::unique_ptr<ImageServer>> start(CowTarget& target, const std::string& mount_point);
   ~ImageServer();  // the file must not be in use
   ImageServer(const ImageServer&) = delete;

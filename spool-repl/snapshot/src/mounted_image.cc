@@ -14,9 +14,9 @@
 
 namespace twinloft::repl::snapshot {
 
-// What has to go again, newest first.
+// The parts, which are removed in reverse order.
 struct MountedImage::Parts {
-  std::string file, directory;  // of the image, and where its file system is to be mounted
+  std::string file, directory;  // the file of the image, and the mount point of its file system
   std::unique_ptr<ImageServer> server;
   exports::AttachedLoop loop;
   bool mounted = false;
@@ -24,7 +24,7 @@ struct MountedImage::Parts {
 
 namespace {
 
-// What the kernel says of a failed request is EIO; what it was is known here.
+// The kernel reports a failed request as EIO. The target knows the reason.
 std::unexpected<Error> with_cause(Error e, const CowTarget& target) {
   if (auto cause = target.failure()) e.message += ". A request failed: " + cause->message;
   return std::unexpected(std::move(e));
@@ -45,8 +45,8 @@ Result<std::unique_ptr<MountedImage>> MountedImage::mount(const journal::Image& 
   if (::mkdir(parts.directory.c_str(), 0700) != 0)
     return fail_errno(errno, "{}: cannot be made", parts.directory);
   TL_TRY_ASSIGN(parts.server, ImageServer::start(*out->target_, parts.file));
-  // The last process of a namespace unmounts what is in it, before it closes its files. For the server that
-  // would be to wait for itself: the file system is mounted where the server is not.
+  // The last process of a namespace unmounts its mounts before it closes its files. The server would wait for
+  // itself, so the file system is mounted in a namespace without the server.
   TL_TRY(leave_for_own_mounts());
   if (Status mounted = out->mount_file(); !mounted) return with_cause(mounted.error(), *out->target_);
   return out;
@@ -56,8 +56,8 @@ Status MountedImage::mount_file() {
   Parts& parts = *parts_;
   exports::LoopOptions options;
   options.autoclear = true;
-  options.block_bytes = 512;  // a file system made over NBD may have such sectors, and is not mounted from a
-                              // device of larger ones
+  options.block_bytes = 512;  // a file system that was made over NBD may have such sectors, and cannot be
+                              // mounted from a device with larger sectors
   TL_TRY_ASSIGN(parts.loop, exports::attach_loop(parts.file, options));
   TL_TRY_ASSIGN(type_, file_system_on(parts.loop.device));
   TL_TRY(mount_file_system(parts.loop.device, type_, parts.directory));
@@ -77,7 +77,7 @@ Status MountedImage::unmount() {
   return exports::await_cleared(parts.loop);
 }
 
-// What does not end well here ends with the process.
+// Parts that cannot be removed disappear with the process.
 MountedImage::~MountedImage() {
   if (Status done = unmount(); !done) log_warning("{}", done.error().message);
 }

@@ -12,11 +12,10 @@ namespace twinloft::repl::snapshot {
 
 namespace {
 
-// It is there wherever the module is loaded, and nobody in this process looks at it.
+// This directory exists if the module is loaded, and this process does not use it.
 constexpr const char* place = "/sys/fs/fuse/connections";
 
-// The kernel loads the module when the device is opened for the first time since it started. Before that
-// there is no `place`.
+// The kernel loads the module at the first open of the device. Before that, `place` does not exist.
 Status load_fuse() {
   if (!Fd(::open("/dev/fuse", O_RDWR | O_CLOEXEC)))
     return fail_errno(errno, "/dev/fuse (is FUSE there: modprobe fuse?)");
@@ -28,8 +27,8 @@ Status load_fuse() {
 Status leave_for_own_mounts() {
   if (::unshare(CLONE_NEWNS) != 0)
     return fail_errno(errno, "no mount namespace can be created (root is needed)");
-  // Not MS_PRIVATE: what is unmounted elsewhere has to go here too, or its device stays in use for as long as
-  // this one lives.
+  // Not MS_PRIVATE: an unmount outside must also take effect here. Otherwise the device would stay in use
+  // until this process ends.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0)
     return fail_errno(errno, "the mount namespace can not be separated from the machine's");
   return {};

@@ -1,5 +1,5 @@
-// A mount namespace of this process's own: what is mounted in it is seen by nobody else and goes with the
-// process, however it ends. What others mount and unmount meanwhile is mounted and unmounted in it too.
+// A mount namespace of this process. Its mounts are invisible to other processes, and disappear with the
+// process. Mounts and unmounts of other processes take effect in it too.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace twinloft::repl::snapshot {
 
-// For the calling thread and those that it starts from now on. An empty directory for mount points, which
-// needs no clearing up, is what comes back.
+// Creates it for the calling thread, and threads that this thread starts later. Returns an empty directory
+// for mount points, which needs no cleaning up.
 Result<std::string> enter_private_mounts();
 
-// Again, with a copy of what is mounted: a process that was started in between stays behind.
+// Creates another namespace with copies of all mounts. Processes that were started before stay in the old
+// namespace.
 Status leave_for_own_mounts();
 
 }  // namespace twinloft::repl::snapshot

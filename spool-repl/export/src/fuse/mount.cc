@@ -91,7 +91,7 @@ Result<std::optional<MountEntry>> topmost_mount(const std::string& path) {
 }
 
 bool is_dead_mount(const std::string& path) {
-  // The kernel may still know the attributes: have it ask the server.
+  // The kernel may have cached the attributes: make it ask the server.
   struct statx st{};
   return ::statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC, STATX_SIZE, &st) != 0 &&
          (errno == ENOTCONN || errno == ECONNABORTED);
@@ -158,13 +158,13 @@ Status unmount_own(const std::string& path, dev_t own) {
 
 void abort_mount(const std::string& path, dev_t own, bool connected) {
   auto top = topmost_mount(path);
-  // For FUSE, MNT_FORCE ends the connection before anything else is looked at; unlike
-  // /sys/fs/fuse/connections it needs no fusectl to be mounted.
+  // For FUSE, MNT_FORCE ends the connection first of all. Unlike /sys/fs/fuse/connections, it needs no
+  // mounted fusectl.
   if (top && *top && (*top)->device == own) {
     ::umount2(path.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
     return;
   }
-  // Covered, or unmounted lazily while somebody holds it.
+  // Covered by another mount, or unmounted lazily while a program uses it.
   if (!connected) return;
   Fd abort(
       ::open(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(own)).c_str(), O_WRONLY | O_CLOEXEC));

@@ -1,4 +1,4 @@
-// What the kernel may ask of the one file there is.
+// The operations of the only file.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fuse.h>
@@ -15,7 +15,7 @@ namespace twinloft::repl::fuse {
 namespace {
 
 constexpr double attributes_valid_seconds = 3600;
-constexpr std::uint32_t range_piece_bytes = 1u << 30;  // of trim and zero range given to the target at once
+constexpr std::uint32_t range_piece_bytes = 1u << 30;  // of a trim or zero range for the target
 
 FuseExport::State& state_of(fuse_req_t request) {
   return *static_cast<FuseExport::State*>(fuse_req_userdata(request));
@@ -109,7 +109,7 @@ void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off
   auto& state = state_of(request);
   std::uint64_t end = state.target.size_bytes();
   auto at = static_cast<std::uint64_t>(offset);
-  // What cannot be a write of the device was never taken: no flush has to answer for it.
+  // An invalid write was not accepted, so later flushes need not fail for it.
   if (offset < 0 || size > ports::io_max_length) return reply_error(request, EINVAL);
   if (at > end || size > end - at) return reply_error(request, ENOSPC);
   if (size == 0) {
@@ -144,7 +144,7 @@ void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t 
   auto at = static_cast<std::uint64_t>(offset);
   auto left = static_cast<std::uint64_t>(length);
   if (op == ports::IoOp::write_zeroes && (at > end || left > end - at)) return reply_error(request, ENOSPC);
-  if (at >= end) return reply_error(request, 0);  // there is nothing beyond the end to punch
+  if (at >= end) return reply_error(request, 0);  // nothing to punch beyond the end
   left = std::min(left, end - at);
   auto first = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, range_piece_bytes));
   state.submit(request, op, at, first, {}, left - first);
@@ -172,7 +172,7 @@ const fuse_lowlevel_ops& operations() {
     o.open = op_open;
     o.read = op_read;
     o.write = op_write;
-    o.flush = op_done_at_once;  // a close is no promise of durability; fsync is
+    o.flush = op_done_at_once;  // a close does not make data durable; fsync does
     o.release = op_release;
     o.fsync = op_fsync;
     o.statfs = op_statfs;

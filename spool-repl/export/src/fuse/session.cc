@@ -22,7 +22,7 @@ using State = FuseExport::State;
 namespace {
 constexpr int requests_per_turn = 64;  // before other descriptors get their turn
 
-// libfuse would write to standard error itself, and wait there for a reader.
+// By default, libfuse writes to standard error, and waits for its reader.
 [[gnu::format(printf, 2, 0)]] void log_for_libfuse(fuse_log_level level, const char* format,
                                                    va_list arguments) {
   char text[512];
@@ -100,7 +100,7 @@ void State::on_ready() {
   }
 }
 
-// Unmounted, by us or by someone else, or aborted.
+// The file was unmounted, by this process or another program, or the connection was aborted.
 void State::connection_ended() {
   unwatch();
   ended = true;
@@ -156,7 +156,7 @@ void State::on_io_done(ports::IoRequest& io) {
   state.free_pending.push_back(&p);
 }
 
-// libfuse frees the request whether or not the kernel still wants the answer.
+// libfuse frees the request, also if the kernel no longer needs the answer.
 void State::answer(Pending& p) {
   ++counters.requests;
   if (p.io.error != 0) {

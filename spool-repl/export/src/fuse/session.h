@@ -1,4 +1,4 @@
-// What FuseExport is made of: the libfuse session, and requests on their way through the target.
+// The state of FuseExport: the libfuse session, and the requests in flight.
 #pragma once
 
 #define FUSE_USE_VERSION 314
@@ -20,14 +20,14 @@ struct FuseExport::State {
         FuseOptions the_options);
   ~State();
 
-  // A request that the target holds. A range longer than one IoRequest may name goes in pieces, one after
-  // another.
+  // A request at the target. A longer range than an IoRequest may have is submitted in pieces, one after the
+  // other.
   struct Pending {
     State* state = nullptr;
     fuse_req_t request = nullptr;
     ports::IoRequest io;
     exports::Buffer buffer;
-    std::uint64_t range_left = 0;  // of trim and zero range, behind `io`
+    std::uint64_t range_left = 0;  // the rest of a trim or zero range after `io`
   };
 
   Status mount();
@@ -40,7 +40,8 @@ struct FuseExport::State {
               exports::Buffer buffer, std::uint64_t range_left = 0, bool fua = false);
   static void on_io_done(ports::IoRequest& io);
   void answer(Pending& p);
-  // The kernel cuts a large write into requests and acknowledges what a loop device wrote in part as a whole.
+  // The kernel splits a large write into requests, and acknowledges a partial write of a loop device as
+  // complete.
   void refuse_write(fuse_req_t request, int error);
   Pending& take_pending();
 
@@ -55,9 +56,9 @@ struct FuseExport::State {
 
   fuse_session* session = nullptr;
   bool mounted = false;
-  bool ended = false;       // the connection is: nothing comes from it any more
-  bool write_lost = false;  // a write was answered with an error: no flush succeeds any more
-  dev_t device = 0;         // of the mount; its path may come to name another one
+  bool ended = false;       // the connection has ended
+  bool write_lost = false;  // a write has failed: no flush succeeds any more
+  dev_t device = 0;         // of the mount; its path may later have another mount
   bool watching = false;
   bool stopping = false;
   struct stat underlying{};  // of the mount point's own file
@@ -67,8 +68,8 @@ struct FuseExport::State {
   std::vector<Pending*> free_pending;
   unsigned in_target = 0;
   std::function<void(Status)> stopped;
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // what the side thread brings back looks at it
-                                                               // first
+  // Results of the side thread are ignored after the export is destroyed.
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
 
 // The low-level operations; their userdata is the State.

@@ -16,8 +16,8 @@ namespace {
 using uapi::Control;
 
 constexpr unsigned sector_shift = 9;
-constexpr unsigned block_shift = 12;                 // logical and physical, as the loop device has them
-constexpr std::uint32_t range_bytes_max = 1u << 30;  // of one trim or write of zeros
+constexpr unsigned block_shift = 12;                 // logical and physical, as of the loop device
+constexpr std::uint32_t range_bytes_max = 1u << 30;  // of a trim or a write of zeros
 constexpr int node_pauses = 10 * Driver::pauses_a_second;
 constexpr int user_pauses = 5 * Driver::pauses_a_second;
 
@@ -74,13 +74,13 @@ int Device::command(Control c, std::uint32_t id, void* memory, std::size_t bytes
   out.len = static_cast<std::uint16_t>(bytes);
   out.data[0] = data;
   bool only_encoded = c == Control::get_features || c == Control::del_dev_async;
-  // Only the start waits for what may never come; the others end by themselves, and half of them is worse
-  // than none.
+  // Only the start may wait without end. The other commands end by themselves, and must not be interrupted.
   return driver_->control(encoded_ || only_encoded ? uapi::encoded(c) : uapi::plain(c), out,
                           c == Control::start_dev ? give_up : never_);
 }
 
-// Before 6.5 the driver does not know the question; of all that is used here it then has the plain numbers.
+// Before 6.5 the driver lacks this command. It then has the plain command numbers, of all the features used
+// here.
 void Device::probe() {
   std::uint64_t features = 0;
   encoded_ = command(Control::get_features, uapi::any_device, &features, sizeof features) >= 0;
@@ -135,7 +135,7 @@ Status Device::set_params() {
   return {};
 }
 
-// devtmpfs has the node at once, udev on another /dev makes it later.
+// devtmpfs has the node at once. On another /dev, udev makes it later.
 Status Device::await_char() {
   for (int i = 0;; ++i) {
     auto opened = driver_->open_char(id_);
@@ -164,8 +164,8 @@ Status Device::start() {
   return {};
 }
 
-// The claim shows a mount. Only a look at all processes shows a plain open, which the driver would cut off.
-// Programs that look at a device for a moment are waited for.
+// The exclusive open detects a mount. Other programs with the device open are found by a search of all
+// processes; the driver would cut them off. Programs that read the device for a moment are waited for.
 Status Device::await_unused() {
   for (int i = 0;; ++i) {
     std::string users = driver_->users(path);
@@ -178,7 +178,7 @@ Status Device::await_unused() {
 
 Status Device::stop(bool by_force) {
   if (id_ == uapi::any_device) return {};
-  Fd claimed;  // until it is gone: nobody mounts it in between
+  Fd claimed;  // keeps programs from mounting the device until it is gone
   if (!path.empty() && !by_force) {
     auto claim = driver_->claim(path);
     if (claim)
@@ -207,9 +207,9 @@ void Device::remove(int pauses) {
   id_ = uapi::any_device;
 }
 
-// Of a dead device. False: somebody has its block device or its queue open.
+// Removes a dead device. False: a program has its block device or its queue open.
 bool Device::try_remove(std::uint32_t id) {
-  // Removed by another program, the number may be of a new device already.
+  // If another program has removed the device, the number may belong to a new device.
   uapi::DeviceInfo info;
   int known = command(Control::get_dev_info, id, &info, sizeof info);
   if (known == -ENODEV || (known >= 0 && info.server_flags != mark_)) return true;
@@ -218,8 +218,8 @@ bool Device::try_remove(std::uint32_t id) {
     if (outcome >= 0 || outcome == -ENODEV) return true;
   }
   uapi::Params p = params();
-  int outcome = command(Control::set_params, id, &p, sizeof p);  // refused for as long as the last block
-                                                                 // device lives
+  int outcome = command(Control::set_params, id, &p, sizeof p);  // refused while the last block device
+                                                                 // exists
   if (outcome == -ENODEV) return true;
   if (outcome < 0 || !driver_->open_char(id)) return false;
   outcome = command(Control::del_dev, id);
@@ -232,7 +232,8 @@ void Device::sweep() {
     uapi::DeviceInfo info;
     if (id == id_ || command(Control::get_dev_info, id, &info, sizeof info) < 0 || info.server_flags != mark_)
       continue;
-    // A killed process's device lives for a while: the driver looks every 5 s whether it is still served.
+    // The device of a killed process stays for a while: the driver checks every 5 s whether it is still
+    // served.
     bool dead = info.state == static_cast<std::uint16_t>(uapi::DeviceState::dead);
     if (dead && try_remove(id))
       log_warning("ublk: device {} removed; an earlier process left it behind", id);

@@ -1,10 +1,10 @@
-// One ublk device's life by control commands: added, started, stopped, removed. On the side thread, except
-// where noted.
+// The states of a ublk device, which control commands change: added, started, stopped, removed. For the side
+// thread, unless noted.
 //
 //   added -> (the owner thread fetches on its queue) -> live -> stopped (dead) -> removed
 //
-// A kernel of 6.1 waits in DEL_DEV, without an end and with all of the driver locked, until nobody has the
-// device open any more. So a device is removed only once that is known.
+// In Linux 6.1, DEL_DEV waits without end, with the whole driver locked, until no program has the device
+// open. So a device is removed only once it is known to be closed.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@ namespace twinloft::repl::ublk {
 
 class Device {
  public:
-  // `give_up` and what is below it may be touched by the owner thread: the first at any time, the rest while
-  // no work of the side thread is under way.
-  std::atomic<bool> give_up = false;  // nobody waits for the device any more
+  // The owner thread may use these members too: give_up at any time, the others while the side thread has no
+  // work.
+  std::atomic<bool> give_up = false;  // the device is no longer needed
   Fd char_device;                     // after add()
   unsigned depth = 0;                 // after add()
   std::string path;                   // "/dev/ublkb0", after start()
@@ -29,13 +29,14 @@ class Device {
   Device(std::shared_ptr<Driver> driver, const UblkOptions& options, std::uint64_t size_bytes);
 
   Status add();
-  Status start();  // blocks until the queue has fetched, and while the kernel looks for partitions
-  // Errors: unavailable, while somebody uses it and `by_force` is not set; it then stays as it was. What
-  // waits on it has to be served meanwhile.
+  Status start();  // blocks until the queue has fetched, and while the kernel reads partition tables
+  // Errors: Errc::unavailable while the device is in use, without `by_force`. The device is then unchanged.
+  // Waiting requests must be served meanwhile.
   Status stop(bool by_force);
-  // After stop(), and after the queue was closed. Where somebody still has it open it is left as it is, dead.
+  // Call it after stop(), and after the queue was closed. While a program has the device open, it stays as a
+  // dead device.
   void remove(int pauses);
-  void sweep();  // removes what earlier processes have left: sets left_over
+  void sweep();  // removes the devices of earlier processes, and sets left_over
 
   std::uint32_t opcode(uapi::Io c) const { return encoded_ ? uapi::encoded(c) : uapi::plain(c); }
   uapi::Params params() const;
@@ -54,7 +55,7 @@ class Device {
   const unsigned depth_wanted_;
   const std::uint32_t max_io_bytes_;
   const std::uint64_t size_bytes_;
-  const std::uint64_t mark_;  // whose device it is
+  const std::uint64_t mark_;  // identifies the export of a device
   bool encoded_ = false;
   std::uint32_t id_ = uapi::any_device;
   const std::atomic<bool> never_ = false;

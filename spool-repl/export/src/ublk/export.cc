@@ -1,4 +1,4 @@
-// The export's life: added, started, stopped or aborted.
+// Starts, stops and aborts the export.
 #include <sys/mman.h>
 
 #include <utility>
@@ -14,7 +14,7 @@ using State = UblkExport::State;
 
 namespace {
 
-constexpr int remove_pauses = 5 * Driver::pauses_a_second;  // udev looks at a device that goes
+constexpr int remove_pauses = 5 * Driver::pauses_a_second;  // udev reads a device that is being removed
 constexpr int remove_pauses_abort = 1 * Driver::pauses_a_second;
 constexpr std::chrono::seconds sweep_interval{2};
 constexpr int sweeps_max = 60;
@@ -74,8 +74,7 @@ void State::tell_ready(Result<std::string> path) {
   detach(std::move(stopped));
 }
 
-// A predecessor that was killed may have left a device that is mounted, or that the driver has not noticed
-// yet.
+// A killed process may have left a device that is mounted, or whose loss the driver has not detected yet.
 void State::sweep_later() {
   timer = loop.after(sweep_interval, [this] {
     timer = 0;
@@ -101,7 +100,7 @@ void State::detach(std::function<void(Status)> stopped) {
 }
 
 void State::on_stopped(Status outcome, std::function<void(Status)> stopped) {
-  if (aborted) return stopped({});  // meanwhile: nothing is left to be stopped
+  if (aborted) return stopped({});  // aborted meanwhile: nothing is left to stop
   if (!outcome) {
     stopping = false;
     return stopped(std::move(outcome));
@@ -148,8 +147,8 @@ void UblkExport::stop(std::function<void(Status)> stopped) {
     s.detach(std::move(stopped));
 }
 
-// The kernel lets the device go when all requests are answered, which may take its time: the loop serves
-// others meanwhile.
+// The kernel releases the device when all requests are answered, which may take some time. The loop continues
+// meanwhile.
 void State::abort() {
   if (gone || std::exchange(aborted, true)) return;
   control->give_up = true;

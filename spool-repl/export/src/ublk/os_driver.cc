@@ -1,4 +1,4 @@
-// The kernel's ublk driver itself.
+// The implementation with the kernel's ublk driver.
 #include <fcntl.h>
 #include <liburing.h>
 #include <sys/eventfd.h>
@@ -49,7 +49,7 @@ class Ring {
   explicit operator bool() const { return open_; }
   io_uring* get() { return &ring_; }
 
-  // The ring has an entry for each command that can be under way.
+  // The ring has an entry for each command that can be in flight.
   template <class Command>
   void push(int fd, std::uint32_t op, const Command& command, std::uint64_t user_data) {
     io_uring_sqe* e = entry();
@@ -84,7 +84,7 @@ class KernelQueue final : public Queue {
     void* mapped = ::mmap(nullptr, descriptor_bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, device_.get(), 0);
     if (mapped == MAP_FAILED) return fail_errno(errno, "ublk: the request descriptors cannot be mapped");
     descriptors_ = mapped;
-    // The loop enters the kernel each turn: requests need not interrupt it to be handed over.
+    // The loop enters the kernel in each turn, so requests need no interrupt.
     TL_TRY(ring_.open(depth, IORING_SETUP_COOP_TASKRUN));
     if (int rc = io_uring_register_eventfd(ring_.get(), event_.get()); rc < 0)
       return fail_errno(-rc, "ublk: eventfd of a ring");
@@ -118,14 +118,14 @@ class KernelQueue final : public Queue {
   Fd device_, event_;
   void* descriptors_ = nullptr;
   std::size_t descriptor_bytes_ = 0;
-  Ring ring_;  // goes first
+  Ring ring_;  // destroyed first
 };
 
-// "fio (812)", where that process has `node` open.
+// "fio (812)" if the process has `node` open.
 std::string user_of(const std::filesystem::path& process, const std::string& node) {
   std::error_code error;
   for (const auto& open : std::filesystem::directory_iterator(process / "fd", error)) {
-    // Only what the link says: to look at the file itself could wait for a file system that nobody serves.
+    // Only the text of the link is read: accessing the file could wait for a file system without a server.
     std::error_code unread;
     if (std::filesystem::read_symlink(open.path(), unread) != node) continue;
     auto name = read_file(process / "comm", 64);

@@ -49,8 +49,8 @@ void State::close_queue() {
 
 void State::on_ready() {
   std::uint64_t count;
-  (void)!::read(queue->event_fd(), &count, sizeof count);  // before the completions are: what comes then
-                                                           // brings it up again
+  (void)!::read(queue->event_fd(), &count, sizeof count);  // before the completions, so that a later
+                                                           // completion makes it readable again
   reap();
 }
 
@@ -78,7 +78,8 @@ void State::on_completion(const Completion& c) {
   answer(tag, EIO, 0);
 }
 
-// Aborted, in order or since somebody else stops the device; or the command itself was refused.
+// The request slot was aborted, by this process or because another program stops the device; or it was
+// refused.
 void State::lose(Tag& tag, int result) {
   tag.place = Place::lost;
   if (result != uapi::result_abort && lost_error == 0) lost_error = -result;
@@ -92,8 +93,8 @@ void State::lose(Tag& tag, int result) {
     lose_device();
 }
 
-// Stopped by another program. Its number is not given away before the queue here is closed; the link would
-// lead nowhere.
+// Another program has stopped the device. The link would lead nowhere. The kernel keeps the number until the
+// queue is closed.
 void State::lose_device() {
   trouble = fmt::format(
       "{} was stopped by another program. Unmount what is on it; then demote and promote this replica, or "
@@ -119,7 +120,7 @@ void State::serve(Tag& tag) {
   target.submit(io);
 }
 
-// The driver is believed nothing that would lead outside of the volume or of the buffer.
+// Checks that the driver's request is within the volume and the buffer.
 int State::prepare(const uapi::IoDescriptor& d, ports::IoRequest& io) const {
   switch (static_cast<uapi::Op>(d.op_flags & 0xff)) {
     case uapi::Op::read:
@@ -175,8 +176,8 @@ void State::give(Tag& tag, uapi::Io command, int result) {
   uapi::IoCommand out;
   out.tag = static_cast<std::uint16_t>(tag.number);
   out.result = result;
-  // After an abort the target may still have the buffer of a request that was answered: what is written next
-  // must not get there.
+  // After an abort, the target may still have the buffer of an answered request. The data of the next write
+  // must not be put there.
   out.addr = reinterpret_cast<std::uint64_t>(
       buffer(aborted ? static_cast<unsigned>(tags.size()) : tag.number));
   tag.place = Place::driver;
@@ -186,7 +187,7 @@ void State::give(Tag& tag, uapi::Io command, int result) {
 }
 
 void State::wants_flush() {
-  // After an abort the owner has others to look after.
+  // After an abort, the owner no longer calls flush().
   if ((options.owner_flushes && !aborted) || std::exchange(flush_posted, true)) return;
   loop.post([this, watched = std::weak_ptr(alive)] {
     if (watched.expired()) return;
@@ -206,13 +207,13 @@ void State::submit() {
   });
 }
 
-// What waits at the target is answered now; whatever the target does with it later changes nothing of that.
+// Answers the requests at the target now. Their later completion has no effect.
 void State::fail_all() {
   for (Tag& tag : tags)
     if (tag.place == Place::target) answer(tag, EIO, 0);
 }
 
-// In place of the loop, where that is about to end.
+// Serves the queue in place of the loop, if the loop is about to end.
 void State::serve_until(const std::atomic<bool>& done) {
   for (int i = 0; !done; ++i) {
     if (i == serve_polls_max) {

@@ -1,4 +1,4 @@
-// What UblkExport is made of: the tags of its queue, and where each of them is.
+// The state of UblkExport: the tags of its queue, and the owner of each tag.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,20 @@ struct UblkExport::State {
         UblkOptions the_options, std::shared_ptr<Driver> driver);
   ~State();
 
-  // A tag is with the driver (a fetch waits for a request), or with the target, or here while its request is
-  // looked at. A lost tag brings nothing any more: its device is being stopped.
+  // A tag is at the driver (a fetch waits for a request), at the target, or here while its request is
+  // checked. A lost tag gets no more requests, since its device is being stopped.
   enum class Place : std::uint8_t { here, driver, target, lost };
   struct Tag {
     State* state = nullptr;
     unsigned number = 0;
     Place place = Place::here;
-    bool held = false;  // by the target: it has `io` and the buffer. After abort() also where the driver has
-                        // the tag back
+    bool held = false;  // the target has `io` and the buffer. After abort() also while the tag is at the
+                        // driver
     ports::IoRequest io;
   };
 
-  // `step` on the side thread, and what it says to `then`, unless this is gone by that time.
+  // Runs `step` on the side thread, and passes its result to `then`, unless the export is destroyed
+  // meanwhile.
   template <class Step, class Then>
   void on_side(Step step, Then then) {
     auto outcome = std::make_shared<Status>();
@@ -55,7 +56,7 @@ struct UblkExport::State {
   void lose(Tag& tag, int result);
   void lose_device();
   void serve(Tag& tag);
-  int prepare(const uapi::IoDescriptor& d, ports::IoRequest& io) const;  // 0, or the errno to refuse it with
+  int prepare(const uapi::IoDescriptor& d, ports::IoRequest& io) const;  // 0, or the errno of a refusal
   static void on_io_done(ports::IoRequest& io);
   void answer(Tag& tag, int error, std::uint32_t length);
   void give(Tag& tag, uapi::Io command, int result);
@@ -80,18 +81,18 @@ struct UblkExport::State {
   std::shared_ptr<Device> control;
   UblkCounters counters;
 
-  std::byte* memory = nullptr;  // a buffer for each tag, and one that nothing is read from
+  std::byte* memory = nullptr;  // a buffer for each tag, and one whose content is ignored
   std::size_t memory_bytes = 0;
   std::vector<Tag> tags;
   std::unique_ptr<Queue> queue;
   unsigned in_target = 0;
   unsigned lost = 0;   // tags
-  int lost_error = 0;  // of the first that was not simply given back
+  int lost_error = 0;  // of the first tag that was lost by an error
   bool nonsense_told = false;
   bool to_submit = false, flush_posted = false;
 
   std::string device;
-  std::string trouble;  // why it is lost
+  std::string trouble;  // the reason if the device is lost
   bool aborted = false, stopping = false, gone = false;
   std::vector<std::function<void()>> wait_until_gone;
   // After an abort; set by the side thread.
@@ -100,8 +101,8 @@ struct UblkExport::State {
   int sweeps = 0;
   std::function<void(Result<std::string>)> ready;  // nullptr once it was called
   std::function<void(Status)> stop_after_ready;
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // what the side thread brings back looks at it
-                                                               // first
+  // Results of the side thread are ignored after the export is destroyed.
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
 
 }  // namespace twinloft::repl::ublk

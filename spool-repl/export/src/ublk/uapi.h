@@ -1,12 +1,11 @@
-// ublk, as the kernel's driver speaks: commands, structures, flags.
+// The interface of the kernel's ublk driver: commands, structures, flags.
 //
-// Source: include/uapi/linux/ublk_cmd.h and Documentation/block/ublk.rst of Linux, by their values. Own
-// definitions, since a distribution's headers may be older than the kernel that runs (those of Debian 12 are
-// of 6.1). The layouts of 6.0, the first driver, are still the same; later kernels have put meaning into
-// fields that were reserved.
+// Source: include/uapi/linux/ublk_cmd.h and Documentation/block/ublk.rst of Linux. The definitions are
+// repeated here, since the headers of a distribution may be older than the running kernel (those of Debian 12
+// are of 6.1). The layouts are those of 6.0, the first driver. Later kernels use fields that were reserved.
 //
-// Commands travel in io_uring's URING_CMD entries of 128 bytes. The first drivers know them by plain numbers;
-// since 6.4 they are encoded as ioctl numbers are, and a kernel may be built without the plain ones.
+// Commands are io_uring's URING_CMD entries of 128 bytes. The first drivers use plain numbers. Since 6.4,
+// commands are encoded as ioctl numbers, and a kernel may lack the plain numbers.
 #pragma once
 
 #include <asm/ioctl.h>
@@ -52,7 +51,7 @@ struct IoCommand {
 };
 static_assert(sizeof(IoCommand) == 16);
 
-// Where io_uring's entry of 128 bytes keeps the command: in both there is room for it.
+// Both commands fit into their place in io_uring's entry of 128 bytes.
 inline constexpr std::size_t command_bytes_max = 80;
 static_assert(sizeof(ControlCommand) <= command_bytes_max && sizeof(IoCommand) <= command_bytes_max);
 
@@ -70,7 +69,7 @@ constexpr std::uint32_t encoded(Io c) {
   return _IOC(_IOC_READ | _IOC_WRITE, 'u', plain(c), sizeof(IoCommand));
 }
 
-// Completions of Io commands: a request is there, or the tag is the driver's no more.
+// Completions of Io commands: a request has arrived, or the tag is no longer at the driver.
 inline constexpr int result_request = 0;
 inline constexpr int result_abort = -ENODEV;
 
@@ -86,10 +85,10 @@ struct DeviceInfo {
   std::uint16_t pad0 = 0;
   std::uint32_t max_io_bytes = 0;
   std::uint32_t dev_id = 0;
-  std::int32_t pid = 0;  // who serves it; -1: nobody
+  std::int32_t pid = 0;  // the server process; -1: none
   std::uint32_t pad1 = 0;
-  std::uint64_t flags = 0;         // features: asked for, and granted
-  std::uint64_t server_flags = 0;  // the driver keeps them, and does not look at them
+  std::uint64_t flags = 0;         // features: requested, then granted
+  std::uint64_t server_flags = 0;  // stored by the driver, and not used
   std::uint32_t owner_uid = 0;
   std::uint32_t owner_gid = 0;
   std::uint64_t reserved1 = 0;
@@ -126,7 +125,7 @@ static_assert(sizeof(DiscardParams) == 20);
 inline constexpr std::uint32_t params_basic = 1u << 0;
 inline constexpr std::uint32_t params_discard = 1u << 1;
 
-// Shorter than what later kernels know: `len` tells them.
+// Shorter than in later kernels, which use `len`.
 struct Params {
   std::uint32_t len = 0;
   std::uint32_t types = 0;
@@ -146,7 +145,7 @@ enum class Op : std::uint8_t {
 };
 inline constexpr std::uint32_t flag_fua = 1u << 13;
 
-// What the driver writes of each request into memory that the server maps from /dev/ublkcN, one for each tag.
+// The driver's description of a request, one for each tag, in memory that the server maps from /dev/ublkcN.
 struct IoDescriptor {
   std::uint32_t op_flags = 0;  // Op in the lowest 8 bits
   std::uint32_t sectors = 0;   // of 512 bytes
