@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Two machines (network namespaces), a volume replicated between them under protocol C, ext4 on it, Dovecot serving
-IMAP from it, lmtpd delivering into it: with the built-in agent, then with dovecot-lda from a command template. Each
-load runs on a plain directory of the same disk too. Every acknowledged message is looked for afterwards, one is read
-over IMAP, and the two replicas are compared byte for byte.
+"""Two machines (network namespaces) with a volume that is replicated under protocol C, and ext4 on it. Dovecot serves
+IMAP from it, and lmtpd delivers into it: by the built-in agent, then by dovecot-lda with a command template. Each load
+also runs on a plain directory of the same disk. Afterwards every acknowledged message is looked for, one message is
+read over IMAP, and the two replicas are compared byte for byte.
 """
 import argparse, json, os, pathlib, platform, shutil, subprocess, sys, tempfile, time
 
@@ -21,7 +21,7 @@ def say(text):
 
 
 def dovecot(stage, directory, spool, port, ns):
-    """A private Dovecot: IMAP on 127.0.0.1:port in the namespace, and the user look-up that dovecot-lda needs."""
+    """A private Dovecot, with IMAP at 127.0.0.1:port in the namespace, and user look-ups for dovecot-lda."""
     lib = ROOT / "tests/e2e/lib/dovecot.sh"
     run("bash", "-c", f'. "{lib}" && dovecot_users && dovecot_config "{directory}" "{spool}" {port}')
     p = stage.start(f"dovecot-{directory.name}", ["/usr/sbin/dovecot", "-c", directory / "dovecot.conf", "-F"], ns)
@@ -45,7 +45,7 @@ m.logout()
 
 
 def fetch_over_imap(v, spool, port, user):
-    """The newest message of a user as IMAP gives it must be, line ends apart, a file of that user's Maildir."""
+    """The newest message of a user over IMAP must be, except for line ends, a file of the user's Maildir."""
     r = subprocess.run(["nsenter", f"--net=/run/netns/{v.ns['a']}", "--", sys.executable, "-c", IMAP_FETCH, str(port),
                         user], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if r.returncode != 0:

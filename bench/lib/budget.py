@@ -1,7 +1,7 @@
 """A share of a disk's bandwidth for a process: cgroup v1, blkio.throttle.write_bps_device.
 
-It counts what the process itself writes with O_DIRECT, io_uring's workers included: a process of spool-repl, or fio. What the
-kernel writes for somebody (a loop device, the page cache) is another one's.
+The limit applies to the writes of the process itself with O_DIRECT, also by io_uring's workers: spool-repl, or
+fio. Writes of the kernel for a process (a loop device, the page cache) do not count.
 """
 import os, pathlib
 
@@ -11,7 +11,7 @@ ROOT = pathlib.Path("/sys/fs/cgroup/blkio")
 
 
 def disk_of(directory):
-    """(major:minor, name) of the whole disk that the directory's file system lies on; throttling knows no partitions."""
+    """(major:minor, name) of the whole disk of the directory's file system. Throttling does not apply to partitions."""
     device = os.stat(directory).st_dev
     here = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     tl.expect(here.exists(), f"{directory} does not lie on a block device")
@@ -22,7 +22,7 @@ def disk_of(directory):
 
 
 class Budget:
-    """A group of its own, taken away with the stage. Processes that are put into it share the bandwidth."""
+    """A cgroup, which is removed with the stage. Its processes share the bandwidth."""
 
     def __init__(self, stage, name, directory, bytes_per_second):
         tl.expect((ROOT / "blkio.throttle.write_bps_device").exists(), f"{ROOT}: no cgroup v1 blkio here, so no budgets")
@@ -37,5 +37,5 @@ class Budget:
 
     def _remove(self):
         for pid in (self.group / "cgroup.procs").read_text().split():
-            (ROOT / "cgroup.procs").write_text(pid)  # whatever is still there is ended by those who started it
+            (ROOT / "cgroup.procs").write_text(pid)  # processes that are left are ended by the code that started them
         self.group.rmdir()

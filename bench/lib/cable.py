@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""A longer cable: a TCP proxy that holds everything back for half of a time in each direction, so that the round trip
-grows by that time.
+"""A longer cable: a TCP proxy that delays all data by half of a time in each direction, so that a round trip
+grows by this time.
 
     cable.py LISTEN_HOST:PORT TO_HOST:PORT MILLISECONDS
 
-Order is kept, nothing is lost, and there is no limit of bandwidth but the machine's: what is on its way waits in memory (at
-most 64 MiB a direction; then the sender is no longer read from). One thread, no threads' hand-over: with 0 ms a round trip
-costs two copies and two wake-ups more than without it. An end of stream travels like data; a broken connection breaks the
-other half at once.
+The order is kept, no data is lost, and the bandwidth is that of the machine. Delayed data is in memory: at most
+64 MiB in a direction, then the proxy stops reading. The proxy has a single thread: with 0 ms, it adds two copies
+and two wake-ups to a round trip. The end of a stream is delayed like data. A broken connection ends the other
+connection at once.
 """
 import collections, select, socket, sys, time
 
@@ -20,7 +20,7 @@ class Lane:
 
     def __init__(self, source, sink, delay):
         self.source, self.sink, self.delay = source, sink, delay
-        self.held = collections.deque()  # (due, bytes); None for the bytes: the end
+        self.held = collections.deque()  # (due, bytes). None in place of bytes: the end of the stream
         self.held_bytes = 0
         self.read_to_end = self.done = self.stuck = False
 
@@ -34,7 +34,7 @@ class Lane:
         self.held_bytes += len(data)
 
     def give(self, now):
-        """What is due, as far as the other side takes it."""
+        """Sends the data that is due, as far as the receiver accepts it."""
         self.stuck = False
         while self.held and self.held[0][0] <= now:
             due, data = self.held[0]
@@ -69,7 +69,7 @@ class Cable:
         try:
             far = socket.create_connection(self.to, 5)
         except OSError:
-            near.close()  # as if nobody listened; the sender tries again
+            near.close()  # as if no program listened; the sender tries again
             return
         for s in (near, far):
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -77,7 +77,7 @@ class Cable:
         self.lanes += [Lane(near, far, self.delay), Lane(far, near, self.delay)]
 
     def drop(self, lane):
-        """Both directions of its connection."""
+        """Closes both directions of the lane's connection."""
         ends = (lane.source, lane.sink)
         self.lanes = [l for l in self.lanes if l.source not in ends]
         for s in ends:
@@ -101,7 +101,7 @@ class Cable:
         readable, _, _ = select.select(readers, writers, [], wait)
         now = time.monotonic()
         for lane in list(self.lanes):
-            if lane in self.lanes:  # not dropped meanwhile
+            if lane in self.lanes:  # it may have been dropped meanwhile
                 self.serve(lane, readable, now)
         for lane in [l for l in self.lanes if l.done]:
             if all(l.done for l in self.lanes if l.source in (lane.source, lane.sink)):

@@ -5,25 +5,25 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid):
-    """Of all threads of the process, in user space and in the kernel."""
+    """The CPU seconds of all threads of a process, in user space and in the kernel (proc(5))."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def cpu_seconds_of_group(pgid):
-    """Of all processes of the process group."""
+    """The CPU seconds of all processes of a process group."""
     total = 0
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             if int(stat.read_text().rsplit(")", 1)[1].split()[2]) == pgid:
                 total += cpu_seconds(int(stat.parent.name))
         except (FileNotFoundError, ProcessLookupError):
-            pass  # has ended meanwhile
+            pass  # the process has ended meanwhile
     return total
 
 
 def written_bytes(pid):
-    """What the process had a disk write (proc(5): write_bytes). A tmpfs is no disk."""
+    """The bytes that the process has caused to be written to disks (proc(5): write_bytes). A tmpfs does not count."""
     for line in pathlib.Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("write_bytes:"):
             return int(line.split()[1])
@@ -31,7 +31,7 @@ def written_bytes(pid):
 
 
 def memory_kib(pid, key):
-    """key: VmRSS, VmHWM, VmLck ... of proc(5)."""
+    """A figure of /proc/PID/status in KiB. key: VmRSS, VmHWM, VmLck ... of proc(5)."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(key + ":"):
             return int(line.split()[1])
@@ -39,7 +39,7 @@ def memory_kib(pid, key):
 
 
 def bytes_of(text):
-    """"64MiB" as spool-repl's configuration has it, or a number."""
+    """The number of bytes of a size as in spool-repl's configuration, such as "64MiB", or of a number."""
     for unit, shift in (("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)):
         if str(text).endswith(unit):
             return int(str(text)[:-3]) << shift
@@ -47,7 +47,7 @@ def bytes_of(text):
 
 
 def spread(values, pattern="{:.1f}"):
-    """Median, and least to most; empty where nothing was measured."""
+    """The median, and the smallest and the largest value. Empty: no values."""
     values = [v for v in values if v is not None]
     if not values:
         return ""

@@ -24,7 +24,7 @@ JOBS = {
     "mixed-d32": {"rw": "randrw", "rwmixread": 70, "bs": "4k", "iodepth": 32, "numjobs": 1},
 }
 STRETCH_MS = 200
-# A few blocks that are written again and again, without a flush, and read: a volume answers both from memory.
+# A few blocks are written repeatedly, without a flush, and read: a volume answers both from memory.
 FROM_MEMORY = "memory-d1"
 _SPECS = JOBS | {FROM_MEMORY: {"rw": "randrw", "rwmixread": 90, "bs": "4k", "iodepth": 1, "numjobs": 1, "size": 64 << 10}}
 
@@ -41,14 +41,14 @@ def _words(job, target):
     if "rwmixread" in spec:
         words.append(f"--rwmixread={spec['rwmixread']}")
     if spec.get("sync"):
-        # fio's NBD engine knows fsync only, and sends a FLUSH for it. Each of its jobs has a connection of its own.
+        # fio's NBD engine has only fsync, for which it sends a FLUSH. Each job has its own connection.
         words.append("--fsync=1" if target.is_nbd else "--fdatasync=1")
     return words
 
 
 def _call(words, directory, budget, seconds):
     out = directory / "fio.json"
-    # A process of its own that joins the group before it becomes fio: otherwise its first writes would be free.
+    # A process that joins the group before it becomes fio. Otherwise its first writes would not be limited.
     enter = {"preexec_fn": lambda: budget.add("0")} if budget else {}
     r = tl.run("fio", "--output-format=json", f"--output={out}", *words, check=False, timeout=seconds, cwd=directory, **enter)
     text = out.read_text() if out.exists() else ""
@@ -65,19 +65,20 @@ def _percentile(latencies, wanted):
 
 
 def prefill(target, directory):
-    """All of it is written once: nothing measured later allocates."""
+    """Writes the whole target once, so that no measured write allocates blocks."""
     _call(["--name=prefill", "--rw=write", "--bs=1m", "--iodepth=8", f"--size={target.size}", "--direct=1", "--refill_buffers",
            "--end_fsync=1", *target.words], directory, None, 1800)
 
 
 def write_through(target, job, directory, io_bytes):
-    """So many bytes of the job, as fast as it goes."""
+    """Runs the job for a number of bytes, as fast as possible."""
     each = io_bytes // JOBS[job]["numjobs"]
     _call([*_words(job, target), f"--io_size={each}"], directory, target.budget, 3600)
 
 
 def measure(target, job, directory, seconds):
-    """One run. Rates are per second, latencies in microseconds: the flushes' where the job has them, then the writes', then the reads'."""
+    """Runs the job once. Rates are per second, latencies in microseconds: of flushes if the job has them, otherwise of writes,
+    otherwise of reads."""
     log = directory / "rate"
     for old in directory.glob("rate_*.log"):
         old.unlink()
@@ -96,13 +97,13 @@ def measure(target, job, directory, seconds):
         "mean": told.get("mean", 0) / 1000,
         "total_ops": read["total_ios"] + write["total_ios"],
         "written": write["io_bytes"],
-        "each_second": _each_second(directory, seconds - 1),  # the last one is seldom a whole one
+        "each_second": _each_second(directory, seconds - 1),  # the last second is seldom complete
     }
 
 
 def _each_second(directory, seconds):
-    """Operations in each whole second. fio notes the rate of each STRETCH_MS, a bit late at times, and leaves those out in which nothing was
-    done: where there is a gap, the note is of its end."""
+    """The operations in each whole second. fio logs a rate for each STRETCH_MS, sometimes late, and omits periods without
+    operations: after a gap, the entry is for its end."""
     sums = [0.0] * seconds
     for log in directory.glob("rate_iops*.log"):
         last = {}  # of each direction
@@ -120,5 +121,5 @@ def _lay(sums, begin, end, rate):
 
 
 def level(rates):
-    """The worst second as a share of the usual one: 1 is level, near 0 a saw-tooth."""
+    """The worst second as a share of the usual second: 1 is constant, near 0 is a saw-tooth."""
     return min(rates) / statistics.median(rates) if len(rates) >= 3 and statistics.median(rates) else None

@@ -1,8 +1,8 @@
-"""Where a load runs: the plain file, volumes under each protocol, their front ends, file systems on them.
+"""The targets of a load (places): the plain file, volumes under each protocol, their front ends, file systems on them.
 
 A name is PROTOCOL-FRONT or raw[-FRONT]: `raw`, `none-nbd`, `A-nbd`, `C-device`, `C-ext4`, `raw-loop`, `raw-xfs` ... All places of
-a run are there at the same time, so that rounds can go from one to the next without waiting for a start; but for the one that is
-measured they are idle. Everything is taken away with the stage.
+a run exist at the same time, so that a round can change from one to the next without a start. All places except
+the measured one are idle. The stage removes everything at the end.
 """
 import pathlib, sys
 
@@ -20,7 +20,7 @@ NAMES = RAW + tuple(f"{p}-{f}" for f in FRONTS for p in PROTOCOLS)
 
 
 class Lab:
-    """Two machines: two namespaces and a cable between them, and an address of each for every volume."""
+    """Two machines: two namespaces with a cable between them, and an address of each for every volume."""
 
     def __init__(self, stage, options):
         self.stage, self.options, self.volumes = stage, options, 0
@@ -35,7 +35,7 @@ class Lab:
             stage.on_close(tl.run, "rm", "-rf", self.journals)
 
     def network(self):
-        """For one more volume."""
+        """The addresses for another volume."""
         if self.ns is None:
             tag = f"tlb{self.stage.dir.name[-6:]}"
             self.ns = {n: tag + n for n in "ab"}
@@ -47,7 +47,7 @@ class Lab:
         return Network(self.ns, {"a": f"{net}.1", "b": f"{net}.2"})
 
     def volume(self, name, protocol, fuse, delay=None, more=""):
-        """Served, and its replicas connected. delay: milliseconds of a cable that is put between them."""
+        """A served volume with connected replicas. delay: of a longer cable between them, in milliseconds."""
         stage = self.stage.inner(name)
         sizes = {"size": bytes_of(self.options.size), "journal_size": self.options.journal, "arena": self.options.arena}
         if protocol == "none":
@@ -72,7 +72,7 @@ class Lab:
             v.config[node].write_text(text.replace(str(v.stage.dir / node / "journal"), str(self.journals / f"{name}-{node}")))
 
     def _lay_cable(self, v, stage, delay):
-        """The replica with the lower id connects to its peer; its configuration names the cable's end."""
+        """The replica with the lower id connects to its peer, so its configuration names the end of the cable."""
         direct = v.address["b"]
         end = direct.rsplit(":", 1)[0] + ":7711"
         stage.start("cable", [sys.executable, CABLE, end, direct, str(delay)], v.ns["b"])
@@ -98,17 +98,17 @@ class Place:
         self.name, self.words, self.size, self.volume, self.is_nbd, self.budget = name, words, size, volume, is_nbd, group
 
     def counters(self):
-        """CPU seconds and bytes written of each replica until now. Call settle() first."""
+        """The CPU seconds and the written bytes of each replica until now. Call settle() first."""
         if not self.volume:
             return {}
         return {n: (cpu_seconds(p.pid), written_bytes(p.pid)) for n, p in self.volume.nodes.items()}
 
     def journal_bytes(self):
-        """What went through the journal since the start."""
+        """The bytes that were written to the journal since the start."""
         return self.volume.status("a")["since_start"]["journal_bytes"]
 
     def settle(self):
-        """Everything is on every replica, and in its data area."""
+        """Whether every replica has everything in its data area."""
         if self.volume:
             tl.wait_for(lambda: is_settled(self.volume), f"{self.name} to come to rest", 600)
 
@@ -136,7 +136,7 @@ def _raw(lab, name, size):
 
 
 def filled_loop(lab, stage, name, size):
-    """A loop device on a file that is allocated and written, with what spool-repl's own has: direct I/O, sectors of 4096 bytes."""
+    """A loop device on an allocated and written file, with direct I/O and sectors of 4096 bytes, as spool-repl's."""
     file = stage.dir / "raw"
     tl.run("fallocate", "-l", size, file)
     device = tl.run("losetup", "-f", "--show", "--direct-io=on", "--sector-size", "4096", file).stdout.strip()
@@ -154,7 +154,7 @@ def _filled(lab, place):
 
 
 def _file_system(lab, stage, name, device, size, volume=None):
-    """A file on it, allocated and written: 70 % of the device."""
+    """An allocated and written file on the file system: 70 % of the device."""
     kind, mounted = name.split(",")[0].rsplit("-", 1)[1], stage.dir / "mounted"
     tl.run(*FILE_SYSTEMS[kind], device)
     stage.mount(device, mounted, "-o", "noatime")
@@ -163,7 +163,7 @@ def _file_system(lab, stage, name, device, size, volume=None):
 
 
 def on_nbd(lab, v, name):
-    """Filled, if nobody has done so yet."""
+    """Fills the target, once."""
     nbd = Place(name, ["--ioengine=nbd", f"--uri={v.status('a')['nbd']}"], bytes_of(lab.options.size), v, True)
     if not hasattr(v, "is_filled"):
         v.is_filled = _filled(lab, nbd)
@@ -180,19 +180,19 @@ def _on_volume(lab, v, name, front):
 
 
 class Variant:
-    """How a volume is set up, besides its protocol. delay: as Lab.volume's; setting: a line of the configuration, KEY=VALUE."""
+    """The set-up of a volume besides its protocol. delay: as for Lab.volume(). setting: a line of the configuration, KEY=VALUE."""
 
     def __init__(self, delay=None, setting=None):
         self.delay, self.setting = delay, setting
         self.words = [*([] if delay is None else [f"cable {delay:g} ms"]), *([setting] if setting else [])]
 
     def of(self, protocol):
-        """Without a second replica there is no cable."""
+        """A volume without a second replica has no cable, and so no delay."""
         return Variant(None, self.setting) if protocol == "none" else self
 
 
 def make(lab, names, variants):
-    """A list of Place. All is written once; a volume is there once for each of the variants that differ for it."""
+    """A list of Place, all written once. A volume exists once for each variant that makes a difference to it."""
     places, volumes, size = [], {}, bytes_of(lab.options.size)
     for name in names:
         protocol, _, front = name.partition("-")
@@ -200,7 +200,7 @@ def make(lab, names, variants):
             places.append(_raw(lab, name, size))
             continue
         for variant in {str(v.words): v for v in (w.of(protocol) for w in variants)}.values():
-            # NBD and the bare device share a volume; a file system has its own.
+            # NBD and the bare device share a volume. A file system has its own volume.
             key = ", ".join([f"{protocol}-{front}" if front in FILE_SYSTEMS else protocol, *variant.words])
             if key not in volumes:
                 fuse = front != "nbd" or f"{protocol}-device" in names
