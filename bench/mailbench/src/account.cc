@@ -113,7 +113,7 @@ Status AccountWriter::discard() {
 Status AccountWriter::close() {
   std::scoped_lock lock(mutex_);
   TL_TRY(write_all(fd_.get(), as_bytes(fmt::format("{}{}\n", kEnd, line_count_))));
-  // A pipe or a terminal takes no sync.
+  // A pipe or a terminal has no sync.
   struct stat about{};
   if (::fstat(fd_.get(), &about) != 0) return fail_errno(errno, "account {}", path_);
   if (S_ISREG(about.st_mode)) {
@@ -150,7 +150,7 @@ Status AccountReader::read_head() {
   return {};
 }
 
-// The next line without its line feed; `text` is good until the next call.
+// The next line without its line feed; `text` is valid until the next call.
 Result<bool> AccountReader::next_text(std::string_view& text) {
   for (;;) {
     std::size_t lf = buffer_.find('\n', at_);

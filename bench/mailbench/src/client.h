@@ -11,14 +11,14 @@
 namespace twinloft::mailbench {
 
 //   backoff -> connecting -> greeting -> ready -> transaction -> ready ... -> quitting -> backoff
-// From any of them to backoff when the connection is lost, and to ended when the run is over.
+// Any phase changes to backoff when the connection is lost, and to ended at the end of the run.
 struct Worker::Client {
   enum class Phase {
     backoff,      // no connection; `deadline` is when to try again
-    connecting,   // connect(2) is under way
-    greeting,     // connected; LHLO is not answered yet
-    ready,        // between messages; `deadline` is when the next is due, or its repetition
-    transaction,  // a message is under way
+    connecting,   // connect(2) has not completed
+    greeting,     // connected, without the reply to LHLO
+    ready,        // between messages; `deadline` is when the next message or repetition is due
+    transaction,  // a message is in flight
     quitting,     // QUIT is sent
     ended,
   };
@@ -28,11 +28,11 @@ struct Worker::Client {
   const std::size_t index;
   Phase phase = Phase::backoff;
   Fd fd;
-  std::uint32_t generation = 0;  // of the connection: tells events of an earlier one apart
+  std::uint32_t generation = 0;  // of the connection: identifies events of earlier connections
   std::optional<Session> session;
   bool output_armed = false;
 
-  Instant deadline;                     // what it means depends on the phase; else the time limit
+  Instant deadline;                     // the meaning depends on the phase; otherwise the time limit
   std::optional<Instant> timer_queued;  // the earliest entry of the worker's timer queue for this client
   Instant connect_started;
   Duration backoff{0};
@@ -41,13 +41,13 @@ struct Worker::Client {
   // The message that this client works on, if `busy`.
   bool busy = false;
   Message message;
-  std::vector<std::size_t> pending;       // its recipients that this attempt is for
-  std::vector<Outcome> pending_outcomes;  // what the attempt before made of them
+  std::vector<std::size_t> pending;       // the recipients of this attempt
+  std::vector<Outcome> pending_outcomes;  // their outcomes in the previous attempt
   unsigned attempt = 0;
   bool all_replied = true;
   Instant began;               // of the first attempt: the first byte, or when it was due
-  Instant retry_at;            // the next attempt is not before
-  std::size_t content_at = 0;  // bytes of the content that are sent
+  Instant retry_at;            // the earliest time of the next attempt
+  std::size_t content_at = 0;  // bytes of the content that were sent
 };
 
 }  // namespace twinloft::mailbench

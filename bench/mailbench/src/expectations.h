@@ -1,4 +1,5 @@
-// What the accounts say: for each message its digest, for each of its recipients what the attempts came to.
+// The content of the accounts: the digest of each message, and the outcomes of the attempts for each
+// recipient.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct KeyHash {
   }
 };
 
-// A message and one of its recipients: attempts by outcome, and copies found.
+// A message and a recipient of it: the attempts by outcome, and the copies that were found.
 struct Pair {
   std::uint32_t acknowledged = 0, deferred = 0, refused = 0, unknown = 0;
   std::uint32_t intact = 0, damaged = 0;
@@ -47,7 +48,7 @@ struct Expectations {
   std::unordered_map<PairKey, Pair, KeyHash> pairs;
 
   Status read(const std::string& account_path);
-  // None: not an id of these runs.
+  // Nothing: not an id of these runs.
   std::optional<MessageKey> parse_id(std::string_view id) const;
   std::string id_of(const MessageKey& key) const;
 

@@ -24,7 +24,7 @@ std::uint64_t Histogram::bucket_upper(std::size_t bucket) {
   if (bucket < 2 * kSub) return bucket;
   unsigned shift = static_cast<unsigned>(bucket / kSub) - 1;
   std::uint64_t mantissa = bucket - shift * kSub;
-  // For the last bucket the sum wraps to 0 and the difference is the largest value, as it should be.
+  // For the last bucket the sum wraps to 0, so that the difference is the largest value.
   return ((mantissa + 1) << shift) - 1;
 }
 

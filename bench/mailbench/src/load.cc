@@ -24,8 +24,8 @@ void on_signal(int) {
   if (Schedule* schedule = g_interruptible.load(std::memory_order_relaxed)) schedule->stop();
 }
 
-// SIGINT, SIGTERM and SIGHUP (the terminal is gone) end the run in good order; a second one of the first two
-// ends the process. Who has started this with SIGHUP ignored (nohup) wants it to go on.
+// SIGINT, SIGTERM and SIGHUP (the terminal is gone) end the run cleanly. A second SIGINT or SIGTERM ends the
+// process. If mailbench was started with SIGHUP ignored (nohup), SIGHUP stays ignored.
 class SignalGuard {
  public:
   explicit SignalGuard(Schedule& schedule) {
@@ -36,7 +36,7 @@ class SignalGuard {
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     ::sigaction(SIGINT, &action, &old_int_);
     ::sigaction(SIGTERM, &action, &old_term_);
-    action.sa_flags = 0;  // a terminal and its shell may both send it
+    action.sa_flags = 0;  // a terminal and its shell may both send the signal
     ::sigaction(SIGHUP, nullptr, &old_hangup_);
     if (old_hangup_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
   }
@@ -161,7 +161,7 @@ Result<LoadResult> run_load(LoadOptions options) {
                           message_settings, users,    block};
   std::size_t thread_count = std::min<std::size_t>(options.threads, options.clients);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (std::size_t i = 0; i < thread_count; ++i)  // the first ones take the clients left over
+  for (std::size_t i = 0; i < thread_count; ++i)  // the first threads get the remaining clients
     workers.push_back(std::make_unique<Worker>(
         context, options.clients / thread_count + (i < options.clients % thread_count)));
   auto on_tick = [&](const LoadStats& stats) {
@@ -180,7 +180,7 @@ Result<LoadResult> run_load(LoadOptions options) {
   if (account) TL_TRY(account->close());
   Instant end = clock.now();
   result.interrupted = g_interrupted.load();
-  // A run that reached its time was measured for all of it; else until the last acknowledgement.
+  // A complete run was measured for its whole duration, any other run until its last acknowledgement.
   if (end >= schedule.window_end()) result.stats.window = schedule.window_end() - schedule.window_start();
   result.messages_started = schedule.granted();
   result.behind = schedule.behind(end);

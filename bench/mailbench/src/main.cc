@@ -1,4 +1,5 @@
-// mailbench: LMTP load, and the proof that what was acknowledged is in the spool. Manual: docs/mailbench.md.
+// mailbench: an LMTP load, and the verification that the spool has every acknowledged message. Manual:
+// docs/mailbench.md.
 #include <fcntl.h>
 #include <signal.h>
 #include <sysexits.h>
@@ -30,7 +31,7 @@ int complain(int code, std::string_view message) {
   return code;
 }
 
-// Text to standard output, unless that is where the JSON goes.
+// Prints the text to standard output, unless the JSON is printed there.
 Status publish(const std::string& text, const std::string& json, const std::string& json_path) {
   if (json_path != "-") TL_TRY(write_all(STDOUT_FILENO, as_bytes(text)));
   if (json_path.empty()) return {};

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/";
 constexpr std::size_t kLineMax = 998;  // without CRLF, RFC 5322 section 2.1.1
 
-// Mostly lines as people and base64 write them; among them every shape that has broken a mail program: empty
-// lines, leading dots, a dot alone, "From " and very long lines.
+// Mostly lines as in text and base64, and among them every form that has broken a mail program: empty lines,
+// leading dots, a single dot, "From ", and very long lines.
 std::string make_line(SeededRandom& random) {
   std::string line;
   std::size_t length = 40 + random.below(38);
@@ -65,7 +65,7 @@ void TextBlock::add_line(std::string_view line) {
 }
 
 TextBlock::Slice TextBlock::slice(std::size_t first, std::uint64_t size_max, std::size_t& next) const {
-  // Size with CRLF of the lines before line i, from the block's start: each LF counts twice.
+  // The size with CRLF of the lines before line i: each LF counts twice.
   auto size_before = [&](std::size_t i) { return canonical_at_[i] + i; };
   std::size_t low = first, high = line_count();
   while (low < high) {
@@ -151,7 +151,7 @@ Hash128 digest_of_body(std::string_view body, Hasher128& hasher) {
     std::size_t crlf = body.find("\r\n");
     hasher.update(as_bytes(body.substr(0, crlf)));
     if (crlf == body.npos) break;
-    body.remove_prefix(crlf + 1);  // go on with the LF
+    body.remove_prefix(crlf + 1);  // continues at the LF
   }
   return hasher.digest();
 }
@@ -201,7 +201,7 @@ void MessageFactory::make(std::uint64_t number, Message& out) {
 void MessageFactory::draw_recipients(SeededRandom& random, Message& out) const {
   std::size_t wanted = settings_.recipients_per_message;
   std::vector<std::uint64_t> chosen;
-  if (wanted * 2 > users_.size()) {  // many of few: neighbours from a random start
+  if (wanted * 2 > users_.size()) {  // most of the users: consecutive users from a random start
     std::uint64_t first = random.below(users_.size());
     for (std::size_t i = 0; i < wanted; ++i) chosen.push_back((first + i) % users_.size());
   }
@@ -213,7 +213,7 @@ void MessageFactory::draw_recipients(SeededRandom& random, Message& out) const {
   for (std::uint64_t user : chosen) out.recipients.push_back(users_.address(user));
 }
 
-// The To: field is one recipient a line, folded, so that no line grows with their number.
+// The To: field is folded with a recipient on each line, so that no line is too long.
 void MessageFactory::write_header(Message& out, const Hash128& digest) {
   std::string to = fmt::format("<{}>", fmt::join(out.recipients, ">,\n <"));
   std::string values[] = {fmt::format("<{}>", settings_.from), std::move(to), date_,
@@ -231,8 +231,7 @@ void MessageFactory::write_header(Message& out, const Hash128& digest) {
                  digest.hex(), head.digest().hex());
 }
 
-// Exactly body_size bytes with CRLF, where that is enough for the first line, which is there always and makes
-// every body differ from every other.
+// Exactly body_size bytes with CRLF, but at least the first line, which is unique, so that all bodies differ.
 void MessageFactory::write_body(SeededRandom& random, std::uint64_t body_size, Message& out) {
   first_line_ = fmt::format("message {} {:016x}", out.id, random.draw());
   std::uint64_t used = first_line_.size() + 2;
@@ -250,7 +249,7 @@ void MessageFactory::write_body(SeededRandom& random, std::uint64_t body_size, M
     if (next != 0 || slice.size == 0) break;  // the line after the slice does not fit
   }
   std::string filler;
-  if (left == 1) {  // no line is one byte long with its CRLF: lengthen the first
+  if (left == 1) {  // no line with CRLF has one byte, so the first line gets longer
     first_line_ += '.';
     ++used;
   } else if (left >= 2) {

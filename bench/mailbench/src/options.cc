@@ -77,7 +77,7 @@ po::options_description verify_description() {
 Result<po::variables_map> parse(const po::options_description& description, const Texts& arguments) {
   try {
     po::variables_map map;
-    // No guessing of abbreviations: an option added later must not change what a script means.
+    // No abbreviations, since a later option would change the meaning of a script.
     auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     po::positional_options_description none;
     po::store(po::command_line_parser(arguments).options(description).positional(none).style(style).run(),
@@ -95,7 +95,7 @@ Result<po::variables_map> parse(const po::options_description& description, cons
   }
 }
 
-// Boost reads "-1" into an unsigned type as a huge number: every number has a bound.
+// Boost reads "-1" into an unsigned type as a huge number, so every number has a maximum.
 Result<std::uint64_t> bounded(const po::variables_map& map, const char* name, std::uint64_t low,
                               std::uint64_t high) {
   auto value = map[name].as<std::uint64_t>();

@@ -9,7 +9,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// What a log may show of bytes that a peer sent.
+// The bytes of a server in a form for a log.
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, 120));
   std::ranges::replace_if(out, [](unsigned char c) { return c < ' ' || c >= 127; }, '?');

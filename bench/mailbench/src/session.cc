@@ -147,7 +147,8 @@ Status Session::on_envelope(const Reply& reply) {
 
 Status Session::on_rcpt(int code) {
   std::size_t index = next_rcpt_++;
-  // After a refused MAIL the replies to RCPT say only that there is no transaction: the first refusal counts.
+  // After a refused MAIL, the replies to RCPT only report that no transaction exists, so the first refusal
+  // counts.
   if (mail_refusal_ == 0) {
     if (is_success(code))
       accepted_.push_back(index);
@@ -166,8 +167,7 @@ Status Session::on_rcpt(int code) {
 
 Status Session::on_data(int code) {
   if (code == 354) {
-    // RFC 2033 section 4.2 demands 503 here. What the server would do with content for nobody is anyone's
-    // guess.
+    // RFC 2033 section 4.2 requires 503 here. The effect of content without recipients is undefined.
     if (accepted_.empty())
       return fail(Errc::conflict, "the server wants content though it refused all recipients");
     phase_ = Phase::content;

@@ -76,7 +76,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The first of each name counts: what comes later was there before, or was forged.
+// The first field of each name counts. Later fields are older, or forged.
 void take_field(std::string_view name, std::string_view raw, StoredMessage& out) {
   if (raw.starts_with(' ')) raw.remove_prefix(1);
   auto take = [&](std::string_view wanted, std::string_view& at, std::string_view value) {
@@ -125,8 +125,8 @@ StoredMessage parse_stored(std::string_view text) {
   StoredMessage out;
   std::string_view rest = text;
   std::string_view name;
-  const char* value = nullptr;  // of the field that is open: it ends where a line without a leading blank
-                                // begins
+  const char* value = nullptr;  // of the present field, which ends before a line without a leading
+                                // blank
   while (!rest.empty()) {
     const char* line_start = rest.data();
     std::string_view line = next_line(rest);
@@ -143,11 +143,11 @@ StoredMessage parse_stored(std::string_view text) {
       return out;
     }
     std::size_t colon = line.find(':');
-    if (colon == line.npos) continue;  // an mbox "From " line, or rubbish
+    if (colon == line.npos) continue;  // an mbox "From " line, or a malformed line
     name = trimmed(line.substr(0, colon));
     value = line.data() + colon + 1;
   }
-  // A file that ends within its header: what is complete was taken, and there is no body.
+  // A file that ends within its header: complete fields count, and the body is empty.
   if (value != nullptr)
     take_field(name, {value, static_cast<std::size_t>(text.data() + text.size() - value)}, out);
   return out;
@@ -173,7 +173,7 @@ std::string find_damage(const StoredMessage& message, const Hash128& expected, b
 
 namespace {
 
-// lmtpd's macros as the letters that they stand for.
+// The letters of lmtpd's macros.
 std::string with_letters(std::string_view format) {
   constexpr std::pair<std::string_view, std::string_view> names[] = {
       {"%name%", "%u"}, {"%user%", "%n"}, {"%domain%", "%d"}};

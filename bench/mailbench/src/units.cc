@@ -83,7 +83,7 @@ Status SizeDistribution::parse_lognormal(std::string_view text) {
   if (max_ == 0) max_ = 32 * wanted;
   if (!(min_ < wanted && wanted < max_))
     return fail(Errc::invalid, "'{}': the mean must lie between min and max", text);
-  // The clamped mean grows with mu: halve the interval until it is exact to a byte and better.
+  // The limited mean grows with mu: bisection until it is exact to less than a byte.
   double low = std::log(std::max(min_, 1.0)) - 8 * sigma_, high = std::log(max_) + 8 * sigma_;
   for (int i = 0; i < 100; ++i) {
     mu_ = (low + high) / 2;

@@ -25,12 +25,12 @@ struct Found {
   std::uint32_t file = 0;  // index into SpoolFiles::files
   MessageKey key;
   std::uint32_t recipient = DirectoryMap::none;
-  bool listed = false;  // the account knows the message
-  std::string owner;    // for reports, where the recipient is none of the account's
+  bool listed = false;  // the account lists the message
+  std::string owner;    // for reports, if the account does not have the recipient
   std::string damage;
 };
 
-struct Share {  // what one reader found
+struct Share {  // the result of one reader
   std::vector<Found> found;
   std::vector<std::pair<std::uint32_t, std::string>> unmarked;  // file, why
   std::uint64_t foreign = 0, unmarked_count = 0, bytes = 0;
@@ -38,13 +38,12 @@ struct Share {  // what one reader found
 
 constexpr std::size_t kUnmarkedKept = 1000, kFilesAtOnce = 64;
 
-// 0 or errno. The buffer only grows.
+// Reads a file. Returns 0 or errno. The buffer only grows.
 int read_whole(const std::string& path, std::string& buffer, std::size_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat st{};
   if (!fd || ::fstat(fd.get(), &st) != 0) return errno;
-  // One byte more than the size, so that the read that fills the file's last byte is also the one that ends
-  // it.
+  // One byte more than the size, so that the read of the last byte also detects the end.
   buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(st.st_size) + 1));
   size = 0;
   for (;;) {
@@ -158,7 +157,7 @@ class Verifier {
     return spool_.directories[f.directory] + "/" + f.name;
   }
 
-  // Copies that the attempts for this pair may have left.
+  // The number of copies that the attempts for this pair may have stored.
   std::uint32_t copies_allowed(const Pair& pair) const {
     bool last_word_deferred = pair.acknowledged == 0 && pair.refused == 0;
     bool deferred_counts = options_.allow_deferred_copies ||

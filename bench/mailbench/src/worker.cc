@@ -1,4 +1,4 @@
-// The event loop and the connections; what travels over them is in worker_transaction.cc.
+// The event loop and the connections. worker_transaction.cc has the transactions.
 #include "twinloft/mailbench/worker.h"
 
 #include <sys/epoll.h>
@@ -52,7 +52,7 @@ Status Worker::run(const std::function<void(const LoadStats&)>& on_tick) {
   live_ = clients_.size();
   Status status = loop(on_tick);
   if (!status || failure_) {
-    context_.schedule.stop();  // the other threads' run is void too
+    context_.schedule.stop();  // the results of the other threads are invalid too
     abandon_all();
   }
   sample_cpu();
@@ -89,12 +89,12 @@ Status Worker::loop(const std::function<void(const LoadStats&)>& on_tick) {
   return {};
 }
 
-// --- timers: one deadline a client, queued lazily so that moving a deadline back costs nothing ---
+// --- timers: a deadline for each client, queued lazily, so that a later deadline costs nothing ---
 
 void Worker::arm(std::size_t index, Instant at) {
   Client& client = *clients_[index];
   client.deadline = at;
-  // Far deadlines are looked at again each second: most are moved on by then, and the queue stays short.
+  // Distant deadlines are checked again each second. Most have changed by then, so the queue stays short.
   Instant queue_at = std::min(at, now_ + 1s);
   if (client.timer_queued && *client.timer_queued <= queue_at) return;
   client.timer_queued = queue_at;
@@ -199,7 +199,7 @@ void Worker::connection_lost(std::size_t index, const std::string& why) {
 }
 
 void Worker::close(Client& client) {
-  client.fd.reset();  // which also takes it out of the epoll set
+  client.fd.reset();  // which also removes it from the epoll set
   client.session.reset();
   ++client.generation;
 }
@@ -209,7 +209,7 @@ void Worker::end_client(std::size_t index) {
   if (client.phase == Client::Phase::ended) return;
   if (client.session && client.session->ready()) {
     client.session->quit();
-    // One try: whether the server hears it makes no difference to anything that was measured.
+    // One attempt: the figures do not depend on whether the server receives it.
     std::string_view farewell = client.session->output();
     (void)!::send(client.fd.get(), farewell.data(), farewell.size(), MSG_NOSIGNAL);
   }

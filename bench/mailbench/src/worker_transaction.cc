@@ -1,4 +1,4 @@
-// The way of a message through a client: taken, sent, answered, repeated.
+// The transactions of a client: a message is taken, sent, answered and repeated.
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr Duration kQuitLimit = std::chrono::seconds(5);
 constexpr std::size_t kPiecesMax = 64;
 
-// What is left of the content after its first `skip` bytes, at most kPiecesMax pieces of it.
+// The content after its first `skip` bytes, in at most kPiecesMax pieces.
 std::size_t content_left(const Message& message, std::size_t skip, iovec (&out)[kPiecesMax]) {
   std::size_t count = 0;
   auto add = [&](std::string_view piece) {
@@ -33,8 +33,7 @@ std::size_t content_left(const Message& message, std::size_t skip, iovec (&out)[
 }
 }  // namespace
 
-// Does all that can be done without waiting: ends with the client waiting for the peer or for a time, or
-// ended.
+// Does all steps that do not block. Afterwards the client waits for the server or for a time, or has ended.
 void Worker::advance(std::size_t index) {
   Client& client = *clients_[index];
   if (client.phase == Client::Phase::greeting && client.session->ready()) on_connected(index);
@@ -52,7 +51,7 @@ void Worker::on_connected(std::size_t index) {
   client.phase = Client::Phase::ready;
 }
 
-// False: there is nothing to send now.
+// False: no message to send now.
 bool Worker::take_message(std::size_t index) {
   Client& client = *clients_[index];
   std::uint64_t limit = context_.options.messages_per_connection;
@@ -169,7 +168,7 @@ bool Worker::receive(std::size_t index) {
   return false;
 }
 
-// Writes down what became of each recipient of this attempt, and decides whether there is another.
+// Records the outcome of this attempt for each recipient, and decides whether to repeat the message.
 void Worker::settle(std::size_t index, std::span<const RecipientResult> results, bool lost) {
   Client& client = *clients_[index];
   TL_CHECK(results.size() == client.pending.size());
@@ -217,9 +216,9 @@ void Worker::count_acknowledged(Client& client, std::uint64_t recipients) {
   stats_.window = now_ - context_.schedule.window_start();
 }
 
-// With all its replies, or given up.
+// After all replies, or after the last attempt.
 void Worker::end_message(Client& client) {
-  if (!client.pending.empty())  // the run's end took their repetition
+  if (!client.pending.empty())  // the run has ended before their repetition
     for (Outcome outcome : client.pending_outcomes) ++stats_.last_outcomes[static_cast<std::size_t>(outcome)];
   bool in_window = now_ >= context_.schedule.window_start() && now_ < context_.schedule.window_end();
   if (in_window && client.all_replied && client.pending.empty()) {
