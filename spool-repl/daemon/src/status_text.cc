@@ -303,93 +303,112 @@ std::string status_line(const NodeView& v) {
   return out + "\n";
 }
 
+namespace {
+
+// null: nothing is resynchronized over this connection.
+json::value resync_json(const NodeView& v, const core::PeerStatus& p) {
+  auto r = v.resyncs.of(p, v.volume_bytes / block_size);
+  if (!r) return nullptr;
+  json::object out{{"done_bytes", r->done_bytes},
+                   {"total_bytes", r->total_bytes},
+                   {"bytes_per_second", r->bytes_per_second},
+                   {"seconds_left", nullptr}};
+  if (r->seconds_left) out["seconds_left"] = *r->seconds_left;
+  return out;
+}
+
+json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
+  const core::VolumeStatus& s = v.status;
+  return {{"id", p.id},
+          {"connection", name_of(p)},
+          {"resync", resync_json(v, p)},
+          {"disk", disk_of(s, p)},
+          {"role", role_of(p)},
+          {"in_sync", is_in_sync(s, p)},
+          {"counted_in_sync", p.in_sync},
+          {"seen", p.seen},
+          {"since_seconds", seconds_since(s, p)},
+          {"split_brain", p.split_brain},
+          {"protocol", name_of(p.protocol)},
+          {"sent_lsn", p.sent.v},
+          {"received_lsn", p.received.v},
+          {"durable_lsn", p.durable.v},
+          {"reason", p.why}};
+}
+
+json::object memory_json(const NodeView& v) {
+  MemoryBound m = bound_of(v);
+  return {{"bound_bytes", m.total()},          {"arena_bytes", m.arena},       {"reads_bytes", m.reads},
+          {"digests_bytes", m.digests},        {"bitmaps_bytes", m.bitmaps},   {"log_bytes", m.log},
+          {"clients_bytes", m.clients},        {"replicas_bytes", m.replicas}, {"process_bytes", m.process},
+          {"resident_bytes", resident_bytes()}};
+}
+
+json::object since_start_json(const core::VolumeStatus& s) {
+  return {{"records", s.records},
+          {"journal_bytes", s.records_bytes},
+          {"checkpoints", s.checkpoints},
+          {"home_blocks", s.home_blocks_written},
+          {"repaired_blocks", s.repaired_blocks},
+          {"unreadable_blocks", s.unreadable_blocks},
+          {"wrong_blocks", s.wrong_blocks}};
+}
+
+json::object log_json(const core::VolumeStatus& s) {
+  return {{"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}};
+}
+
+json::array ids_json(ReplicaSet set) {
+  json::array out;
+  for (ReplicaId id = 1; id <= replica_id_max; ++id)
+    if (set & set_of(id)) out.push_back(id);
+  return out;
+}
+
+std::int64_t ms(Duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+}  // namespace
+
 std::string status_json(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   json::array peers;
-  for (const auto& p : s.peers) {
-    json::object peer{{"id", p.id},
-                      {"connection", name_of(p)},
-                      {"resync", nullptr},
-                      {"disk", disk_of(s, p)},
-                      {"role", role_of(p)},
-                      {"in_sync", is_in_sync(s, p)},
-                      {"counted_in_sync", p.in_sync},
-                      {"seen", p.seen},
-                      {"since_seconds", seconds_since(s, p)},
-                      {"split_brain", p.split_brain},
-                      {"protocol", name_of(p.protocol)},
-                      {"sent_lsn", p.sent.v},
-                      {"received_lsn", p.received.v},
-                      {"durable_lsn", p.durable.v},
-                      {"reason", p.why}};
-    if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) {
-      json::object resync{{"done_bytes", r->done_bytes},
-                          {"total_bytes", r->total_bytes},
-                          {"bytes_per_second", r->bytes_per_second},
-                          {"seconds_left", nullptr}};
-      if (r->seconds_left) resync["seconds_left"] = *r->seconds_left;
-      peer["resync"] = std::move(resync);
-    }
-    peers.push_back(std::move(peer));
-  }
-  json::array in_sync;
-  for (ReplicaId id = 1; id <= replica_id_max; ++id)
-    if (s.in_sync & set_of(id)) in_sync.push_back(id);
-  MemoryBound m = bound_of(v);
-  json::object root{
-      {"memory", json::object{{"bound_bytes", m.total()},
-                              {"arena_bytes", m.arena},
-                              {"reads_bytes", m.reads},
-                              {"digests_bytes", m.digests},
-                              {"bitmaps_bytes", m.bitmaps},
-                              {"log_bytes", m.log},
-                              {"clients_bytes", m.clients},
-                              {"replicas_bytes", m.replicas},
-                              {"process_bytes", m.process},
-                              {"resident_bytes", resident_bytes()}}},
-      {"name", v.settings.name},
-      {"volume", v.volume.text()},
-      {"replica", v.settings.replica},
-      {"size_bytes", v.volume_bytes},
-      {"state", name_of(state_of(v))},
-      {"role", name_of(s.role)},
-      {"disk", disk_of(v)},
-      {"wants_primary", v.wants_primary},
-      {"waits_for", s.waits_for},
-      {"slowed_by", s.slowed_by},
-      {"resync_held_to", s.resync_held_to},
-      {"discards_for", s.discards_for},
-      {"in_sync", in_sync},
-      {"degraded", s.role == core::Role::primary && !left_out(s).empty()},
-      {"arbiter",
-       json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)}, {"trouble", v.arbiter_trouble}}},
-      {"failed", s.failed},
-      {"failure", s.failure},
-      {"suspended", s.suspended},
-      {"waiting_requests", s.waiting_requests},
-      {"oldest_request_waits_ms",
-       std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_wait).count()},
-      {"oldest_disk_operation_ms",
-       std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_disk_wait).count()},
-      {"device", v.device},
-      {"device_trouble", v.device_trouble},
-      {"stop_waits_for", v.stop_waits_for},
-      {"nbd", v.nbd},
-      {"epoch", json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
-      {"lsn",
-       json::object{
-           {"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}}},
-      {"journal", json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
-      {"arena", json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
-      {"dirty_blocks", s.dirty_blocks},
-      {"since_start", json::object{{"records", s.records},
-                                   {"journal_bytes", s.records_bytes},
-                                   {"checkpoints", s.checkpoints},
-                                   {"home_blocks", s.home_blocks_written},
-                                   {"repaired_blocks", s.repaired_blocks},
-                                   {"unreadable_blocks", s.unreadable_blocks},
-                                   {"wrong_blocks", s.wrong_blocks}}},
-      {"peers", std::move(peers)}};
+  for (const auto& p : s.peers) peers.push_back(peer_json(v, p));
+  json::object root{{"memory", memory_json(v)},
+                    {"name", v.settings.name},
+                    {"volume", v.volume.text()},
+                    {"replica", v.settings.replica},
+                    {"size_bytes", v.volume_bytes},
+                    {"state", name_of(state_of(v))},
+                    {"role", name_of(s.role)},
+                    {"disk", disk_of(v)},
+                    {"wants_primary", v.wants_primary},
+                    {"waits_for", s.waits_for},
+                    {"slowed_by", s.slowed_by},
+                    {"resync_held_to", s.resync_held_to},
+                    {"discards_for", s.discards_for},
+                    {"in_sync", ids_json(s.in_sync)},
+                    {"degraded", s.role == core::Role::primary && !left_out(s).empty()},
+                    {"arbiter", json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)},
+                                             {"trouble", v.arbiter_trouble}}},
+                    {"failed", s.failed},
+                    {"failure", s.failure},
+                    {"suspended", s.suspended},
+                    {"waiting_requests", s.waiting_requests},
+                    {"oldest_request_waits_ms", ms(v.oldest_wait)},
+                    {"oldest_disk_operation_ms", ms(v.oldest_disk_wait)},
+                    {"device", v.device},
+                    {"device_trouble", v.device_trouble},
+                    {"stop_waits_for", v.stop_waits_for},
+                    {"nbd", v.nbd},
+                    {"epoch", json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
+                    {"lsn", log_json(s)},
+                    {"journal", json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
+                    {"arena", json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
+                    {"dirty_blocks", s.dirty_blocks},
+                    {"since_start", since_start_json(s)},
+                    {"peers", std::move(peers)}};
   return json::serialize(root) + "\n";
 }
 
