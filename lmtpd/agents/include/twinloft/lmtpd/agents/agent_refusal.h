@@ -1,5 +1,5 @@
-// What an agent's command template refuses, said at RCPT: before the message is sent, and for good. The
-// spawner would refuse the same values at the delivery (docs/argv.md).
+// Refuses at RCPT, permanently, the values that an agent's command template refuses. Otherwise the spawner
+// would refuse them at the delivery (docs/argv.md).
 #pragma once
 
 #include <map>
@@ -15,12 +15,12 @@
 
 namespace twinloft::lmtpd {
 
-// Immutable: any thread may ask.
+// Immutable, and so thread-safe.
 class AgentRefusals {
  public:
   explicit AgentRefusals(const std::vector<AgentSpec>& agents);
-  // 553 5.1.7 for a sender, 550 5.1.3 for a recipient, 550 5.7.1 for ENVID. nullopt: the agent
-  // may be run, or it is not its client's fault that it may not.
+  // The reply to a value that the template refuses: 553 5.1.7 for the sender, 550 5.1.3 for the recipient,
+  // 550 5.7.1 for ENVID. nullopt: the agent may run, or the reason is not a value of the client.
   std::optional<Reply> refusal(std::string_view agent, const Envelope& envelope,
                                const Recipient& recipient) const;
 

@@ -1,5 +1,5 @@
-// External agents: puts the message on a descriptor, has the spawner run the agent, and turns its end into a
-// reply.
+// External agents: passes the message by a descriptor, lets the spawner run the agent, and converts its
+// result to a reply.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ namespace twinloft::lmtpd {
 
 struct ExternalConfig {
   std::string hostname;
-  std::uint64_t memory_bytes_max = 16u << 20;  // a larger message goes to an unlinked file in `temporary`
-  std::shared_ptr<MemoryBudget> memory;        // and so does one that finds no room in there; null: no bound
-  std::shared_ptr<MemoryBudget> disk;  // of such files; where that is used up too: 452 4.3.1. null: no bound
-  std::string temporary = "/var/tmp";  // off the spool: its contents need not be replicated
+  std::uint64_t memory_bytes_max = 16u << 20;  // a larger message is in an unlinked file in `temporary`
+  std::shared_ptr<MemoryBudget> memory;        // also a message without room in this budget; null: no limit
+  std::shared_ptr<MemoryBudget> disk;          // of these files. Without room: 452 4.3.1. null: no limit
+  std::string temporary = "/var/tmp";          // not on the spool, since its content need not be replicated
   std::uint32_t received_max = 100;
 };
 
-// The reply for a run that has ended, before any sync: exit map, output line, enhanced code in it.
+// The reply to a run before the sync: by the exit map, and the code in the output line.
 Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_was_read);
 
 class ExternalAgents {
@@ -32,7 +32,7 @@ class ExternalAgents {
                  const Clock& clock)
       : config_(std::move(config)), spawner_(spawner), spool_(spool), syncs_(syncs), clock_(clock) {}
 
-  // Thread-safe. 2xx only after the spool was synced, or where the agent is marked `syncs`.
+  // Thread-safe. 2xx only after the spool was synced, or if the agent has `syncs`.
   DeliveryOutcome deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
                           const Recipient& recipient, const MessageBody& body);
 

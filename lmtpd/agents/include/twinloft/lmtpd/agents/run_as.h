@@ -1,5 +1,5 @@
-// Whom the spawner runs agents as, and with which home: what the configuration knows, and no request can
-// change.
+// The users that the spawner may run agents as, and their homes: rules of the configuration, which no request
+// can change.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@ struct RunAsRules {
     std::uint32_t uid = 0;
     std::uint32_t gid = 0;
   };
-  std::vector<Ids> own;                    // the configured users: these always pass
-  bool only_own = false;                   // no row of the user database names another one
-  std::uint32_t uid_min = 1000;            // of the others
-  std::uint32_t gid_min = 1000;            // of the others, save an account's own primary group
-  std::vector<std::string> homes = {"/"};  // directories that homes lie in; another home is the account's own
+  std::vector<Ids> own;                    // the configured users, which are always allowed
+  bool only_own = false;                   // no row of the user database names another user
+  std::uint32_t uid_min = 1000;            // of other users
+  std::uint32_t gid_min = 1000;            // of other users, except an account's primary group
+  std::vector<std::string> homes = {"/"};  // the directories of homes; any other home must be the account's
 };
 
-// What only the machine's accounts can tell of a request.
+// The checks of a request that need the machine's accounts.
 struct AskAccount {
-  bool group = false;  // gid has to be the primary group of the account with that uid
-  bool home = false;   // home has to be that account's own, or lie in it
+  bool group = false;  // gid must be the primary group of the account with this uid
+  bool home = false;   // home must be the account's home, or below it
   bool any() const { return group || home; }
 };
 
-// Without I/O. Error: refused, whatever the accounts say; the sentence names the keys.
+// Checks without I/O. Errors: refused for any accounts, with the keys of the configuration.
 Result<AskAccount> check_run_as(const RunAsRules& rules, std::uint32_t uid, std::uint32_t gid,
                                 std::string_view home);
 
-// Asks the machine's accounts; may block, as NSS does. False: they do not bear the request out.
+// Checks the machine's accounts. May block in NSS. False: the accounts do not allow the request.
 bool account_agrees(AskAccount ask, std::uint32_t uid, std::uint32_t gid, const std::string& home);
 
-// Whether `path` is `directory`, or lies in it. Both are absolute and without ".."; "//" and "/./" count as
+// Whether `path` is `directory`, or below it. Both are absolute and without "..". "//" and "/./" count as
 // "/".
 bool is_within(std::string_view path, std::string_view directory);
 

@@ -1,15 +1,17 @@
-// The spawner: the one process of lmtpd that holds privilege, and the network process's handle on it.
+// The spawner: the only privileged process of lmtpd besides the supervisor, and the server process's handle
+// on it.
 //
-// start() forks it, before any thread and any socket exists. It knows the configured agents, and does one
-// thing only: "run agent N with these values as this user". A request is one SOCK_SEQPACKET message with
-// bounded, checked fields, and two descriptors: the message (the agent's stdin) and the end of a socket pair
-// that the result goes to. Any number of runs are under way at once. A run is over when no process of it is
-// left: the whole process group is killed also after a normal end, and what left the group (setsid) as well,
-// known by TWINLOFT_RUN in its environment. What has changed its environment is killed once no run is under
-// way.
+// start() forks it before any thread and any socket exists. It has the configured agents, and accepts one
+// kind of request: run agent N with these values as this user. A request is a SOCK_SEQPACKET message with
+// checked fields, and two descriptors: the message (the agent's stdin), and the end of a socket pair for the
+// result. Several runs may be in flight.
 //
-// Spawner::run is called on worker threads and blocks until the run is over, at most for the agent's time
-// limit and what its end may take. Spawner::beat finds a spawner that hangs.
+// A run ends when none of its processes is left. The whole process group is killed, also after a normal end.
+// Processes that have left the group (setsid) are found by TWINLOFT_RUN in their environment, and killed.
+// Processes that have changed their environment are killed once no run is in flight.
+//
+// Spawner::run() is called on worker threads. It blocks until the run has ended: at most for the agent's time
+// limit and the time of its end. Spawner::beat() detects a spawner that hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +39,7 @@ struct RunRequest {
   std::string user;         // USER and LOGNAME
   std::uint32_t uid = 0;    // 0 is refused
   std::uint32_t gid = 0;
-  std::string home;  // working directory where it can be entered, else /
+  std::string home;  // the working directory, or / if it cannot be entered
   std::vector<std::pair<std::string, std::string>> values;  // macro name -> value
 };
 
@@ -48,9 +50,9 @@ struct RunResult {
     timed_out,    // its group was killed
     not_started,  // `value`: errno of the failing step; `output` names it
     refused,      // the request or a value was refused; `output` says why
-    busy,         // as many runs as allowed are under way
-    unkillable,   // killed, and still there: what it will do is unknown
-    lost,         // the spawner is gone, or hangs
+    busy,         // runs_max runs are in flight
+    unkillable,   // killed, but still alive: its further effect is unknown
+    lost,         // the spawner has ended, or hangs
   };
   End end = End::lost;
   int value = 0;
@@ -58,37 +60,37 @@ struct RunResult {
 };
 
 struct SpawnerOptions {
-  std::uint32_t runs_max = 512;  // at once; fewer where the limit of open files does not allow for so many
+  std::uint32_t runs_max = 512;  // at a time; fewer if the limit of open files requires it
   RunAsRules run_as{};
-  std::chrono::milliseconds kill_wait{30'000};    // for a killed process to be gone
-  std::chrono::milliseconds answer_wait{30'000};  // for the spawner itself: beyond, it hangs
+  std::chrono::milliseconds kill_wait{30'000};    // until a killed process has ended
+  std::chrono::milliseconds answer_wait{30'000};  // for the spawner itself; afterwards it counts as hung
 };
 
 class Spawner {
  public:
-  // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or no
-  // socket available.
+  // Forks. Call it while the process has a single thread. Errors: a wrong agent, with its name; no process or
+  // no socket is available.
   static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
-  // Ends the spawner and every run; waits for it, save where it hangs.
+  // Ends the spawner and every run, and waits for it, unless it hangs.
   ~Spawner();
-  // Has the spawner end every run and itself, and does not wait. Every run ends as `lost` from then on.
+  // Makes the spawner end every run and itself, without waiting. From then on, every run ends as `lost`.
   void give_up() const;
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
 
-  // `message`: a descriptor positioned at 0. Thread-safe.
+  // message: a descriptor at position 0. Thread-safe.
   RunResult run(const RunRequest& request, int message) const;
 
   const std::vector<AgentSpec>& agents() const { return agents_; }
   std::optional<std::uint32_t> find(std::string_view name) const;
-  std::uint32_t runs_max() const { return options_.runs_max; }  // beyond: RunResult::End::busy
-  // Asks it for a sign of life now and then, and never blocks: to be called about once a second, by one
-  // thread. Error: it has given none for answer_wait, and every run ends as `lost` from then on.
+  std::uint32_t runs_max() const { return options_.runs_max; }  // further runs end as `busy`
+  // Requests a sign of life from time to time, without blocking. Call it about once a second, in one thread.
+  // Errors: no sign of life for answer_wait. From then on, every run ends as `lost`.
   Status beat();
-  // False once it has died, or hangs: every run ends as `lost` from then on.
+  // False once the spawner has ended or hangs. From then on, every run ends as `lost`.
   bool alive() const { return !dead_.load(std::memory_order_relaxed); }
   pid_t pid() const { return pid_; }
-  // For poll(2): hangs up when it has died. Nothing is to be read from it.
+  // For poll(2): hangs up when the spawner has ended. Do not read from it.
   int lifeline() const { return control_.get(); }
 
  private:
@@ -108,8 +110,8 @@ class Spawner {
   Fd control_;
   pid_t pid_;
   mutable std::atomic<bool> dead_{false};
-  Fd asked_;                     // where the answer to beat()'s question comes
-  Steady::time_point asked_at_;  // the last time
+  Fd asked_;                     // receives the answer to beat()
+  Steady::time_point asked_at_;  // of the last request
 };
 
 }  // namespace twinloft::lmtpd

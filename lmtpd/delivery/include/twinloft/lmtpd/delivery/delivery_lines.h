@@ -1,5 +1,5 @@
-// One log line per delivery, written by a thread of its own, so that a slow log never delays a reply. When
-// the queue is full lines are dropped and counted, and the count is logged.
+// A log line for each delivery, written by a separate thread, so that a slow log does not delay a reply. If
+// the queue is full, lines are dropped and counted, and the count is logged.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace twinloft::lmtpd {
 
-// "mx.example.net[192.0.2.9] as 4XyZ": to find the message in the MTA's log.
+// "mx.example.net[192.0.2.9] as 4XyZ", which identifies the message in the MTA's log.
 std::string origin_text(const Origin& origin);
 
 struct DeliveryLine {
@@ -23,9 +23,9 @@ struct DeliveryLine {
   std::string to;
   std::string user;
   std::string agent;       // or "next hop NAME"
-  std::string client;      // its address
-  std::string origin;      // what XFORWARD said; empty where it said nothing
-  std::uint64_t size = 0;  // of the message, as it was received
+  std::string client;      // the client's address
+  std::string origin;      // from XFORWARD; may be empty
+  std::uint64_t size = 0;  // of the message as received
   DeliveryOutcome outcome;
   Duration took{};
 };
@@ -37,7 +37,7 @@ DeliveryLine line_of(const Envelope& envelope, const Recipient& recipient, std::
 class DeliveryLines {
  public:
   DeliveryLines();
-  ~DeliveryLines();  // writes what is queued
+  ~DeliveryLines();  // writes the queued lines
   DeliveryLines(const DeliveryLines&) = delete;
   DeliveryLines& operator=(const DeliveryLines&) = delete;
   void put(DeliveryLine line);

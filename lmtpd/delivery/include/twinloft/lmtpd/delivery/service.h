@@ -1,6 +1,5 @@
-// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, says what bounds a
-// user's deliveries, writes one log line per delivery (by a thread of its own: a slow log never delays a
-// reply).
+// DeliveryService: the Deliverer of lmtpd. It chooses the agent, checks the spool, has the limits of a user's
+// deliveries, and logs each delivery (by a separate thread, so that a slow log does not delay a reply).
 #pragma once
 
 #include <cstdint>
@@ -19,22 +18,22 @@ namespace twinloft::lmtpd {
 struct DeliveryConfig {
   std::string hostname;
   std::string default_agent = "maildir";  // "maildir" or the name of an agent of the spawner
-  std::uint32_t per_user_max = 10;        // deliveries to one user at once; the others wait
+  std::uint32_t per_user_max = 10;        // deliveries to a user at a time; the others wait
   SpoolConfig spool;
   MaildirConfig maildir;    // its hostname is taken from above
   ExternalConfig external;  // likewise
 };
 
-// The agent that delivers to that user: "maildir", or the name of one of the spawner's.
+// The user's agent: "maildir", or the name of an agent of the spawner.
 inline const std::string& agent_of(const DeliveryConfig& config, const User& user) {
   return user.agent.empty() ? config.default_agent : user.agent;
 }
 
 class DeliveryService final : public Deliverer {
  public:
-  // `spawner` may be null where only the built-in agent is used; it and the clock outlive the service. Starts
-  // a thread: call it after Spawner::start and after any fork. Errors: an unknown default agent, a bad spool
-  // root. `ops` null: the operating system.
+  // spawner: null if only the built-in agent is used. ops: null for the operating system. All pointers and
+  // the clock must outlive the service. Starts a thread, so call it after Spawner::start() and the last fork.
+  // Errors: an unknown default agent, a wrong spool root.
   static Result<std::unique_ptr<DeliveryService>> create(DeliveryConfig config, const Spawner* spawner,
                                                          const Clock& clock, FileOps* ops = nullptr);
   ~DeliveryService() override;
@@ -49,7 +48,7 @@ class DeliveryService final : public Deliverer {
                                              std::span<const std::size_t> recipients, const MessageBody& body,
                                              const GivenUp& given_up) override;
 
-  // Whether the spool is there now: for check-config, start-up messages and health checks.
+  // Checks that the spool can be opened now, for check-config, the start and health checks.
   Status check_spool();
 
  private:

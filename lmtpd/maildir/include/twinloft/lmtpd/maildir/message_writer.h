@@ -1,4 +1,4 @@
-// From a message as received (CRLF line ends) to a message as stored or piped, in chunks.
+// Converts a message as received (CRLF line ends) to a message as stored or piped, in chunks.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace twinloft::lmtpd {
 
-// Turns CRLF into LF over any split of its input. A CR that no LF follows stays; in CR CR LF only the second
-// goes.
+// Converts CRLF to LF, for any split of the input. A CR without a following LF is kept. Of CR CR LF, the
+// second CR is removed.
 class LineEndConverter {
  public:
   void feed(std::string_view in, std::string& out);
   void finish(std::string& out);  // a CR at the very end
-  // LFs written without a CR before them: what the size grows by when every line end is CRLF (Dovecot's W=).
+  // The number of written LFs without a CR before them: the difference to the size with CRLF (Dovecot's W=).
   std::uint64_t bare_lf_count() const { return bare_lf_count_; }
 
  private:
@@ -34,12 +34,12 @@ struct StoredSize {
 
 using ChunkSink = std::function<Status(std::string_view)>;
 
-// Calls `sink` with `header` (LF line ends) and then the body, in as few and large pieces as memory allows.
-// With `crlf` all line ends are CRLF, and the body goes out as it is.
+// Calls `sink` with `header` (LF line ends) and then the body, in large pieces. crlf: all line ends become
+// CRLF, and the body is unchanged.
 Result<StoredSize> write_message(std::string_view header, const MessageBody& body, bool crlf,
                                  const ChunkSink& sink);
 
-// Calls `sink` with the body as received, at most `limit` bytes of it.
+// Calls `sink` with at most `limit` bytes of the body as received.
 Status read_body(const MessageBody& body, std::uint64_t limit, const ChunkSink& sink);
 
 }  // namespace twinloft::lmtpd

@@ -1,4 +1,4 @@
-// Listening sockets, bound before privileges are dropped.
+// Listening sockets, which are bound before lmtpd drops its privileges.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@
 
 namespace twinloft::lmtpd {
 
-// What holds for the connections of one listener.
+// The rules for the connections of a listener.
 struct ListenRules {
   TlsPolicy tls = TlsPolicy::none;
-  Networks may_speak_for;  // peers that XCLIENT and XFORWARD are for; behind a proxy, its client counts
+  Networks may_speak_for;  // clients that may use XCLIENT and XFORWARD; behind a proxy, the proxy's client
+                           // counts
   Networks proxies;        // peers whose connections begin with the PROXY protocol, version 2
 };
 
@@ -31,29 +32,29 @@ struct ListenAddress {
   ListenRules rules = {};
 };
 
-// A bound, listening, non-blocking socket. A Unix socket's path is removed with it, unless another one stands
-// there by then.
+// A bound, listening, non-blocking socket. The file of a Unix socket is removed with it, unless another
+// socket has replaced the file.
 class Listener {
  public:
-  // Errors: port 25; the address is in use (named, with what to do); a path that is no socket. A Unix socket
-  // left behind by a dead server is replaced; one that answers is not.
+  // Binds, and replaces the Unix socket of an ended server. Errors: port 25; the address is in use, with the
+  // action to take; a server listens at the path; the file is not a socket.
   static Result<Listener> bind(const ListenAddress& address);
-  // One of `passed` that listens at that address already, taken out of it; nullopt: none does. Its path stays
-  // when this one ends: it is its maker's. Errors: it is no listening stream socket.
+  // Removes from `passed` the socket that listens at the address, and returns it. nullopt: none. Its file
+  // stays after the listener's end, since it belongs to the service manager. Errors: not a listening stream
+  // socket.
   static Result<std::optional<Listener>> adopt(const ListenAddress& address, std::vector<Fd>& passed);
-  // In a process forked from the owner of the socket: the same socket, which stays the owner's, with these
-  // rules.
+  // In a process that was forked by the owner: the same socket with these rules. The owner keeps the file.
   Listener inherit(const ListenRules& rules) const;
   bool is_listening() const;
-  // Whether nobody can come to a Unix socket any more: its path was removed, or is another one's.
+  // Whether a Unix socket cannot be reached any more: its file was removed or replaced.
   bool has_lost_path() const;
   bool is_adopted() const { return shared_; }
-  // And its own copy goes there, without any effect on the socket.
+  // Closes this process's descriptor, without an effect on the socket.
   void let_go() { fd_.reset(); }
-  // Who may connect to a Unix socket, from now on. Of another one nothing.
+  // Changes mode and group of a Unix socket. No effect on other sockets.
   Status set_access(unsigned mode, std::optional<std::uint32_t> gid);
-  // Nobody listens there any more. Connections that nobody has taken are reset, also where other processes
-  // hold the socket; unless it was adopted, or inherited.
+  // Ends listening. Connections that were not accepted are reset, also if other processes have the socket. An
+  // adopted or inherited socket is only closed.
   void close();
   ~Listener() { remove_path(); }
   Listener(Listener&&) noexcept = default;
@@ -79,10 +80,10 @@ class Listener {
   Fd fd_;
   std::uint16_t port_ = 0;
   bool is_unix_ = false;
-  bool shared_ = false;       // others hold it too: it is not to be shut down
-  std::string path_;          // to be removed with it
-  std::string adopted_path_;  // which is its maker's
-  std::uint64_t device_ = 0;  // of the path, to know it again
+  bool shared_ = false;       // other processes have it too, so it is not shut down
+  std::string path_;          // removed with the listener
+  std::string adopted_path_;  // belongs to the service manager
+  std::uint64_t device_ = 0;  // of the file, to recognise it
   std::uint64_t inode_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which peers are trusted with something: networks, and Unix sockets.
+// Sets of trusted clients: networks, and Unix sockets.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,8 +15,8 @@ namespace twinloft::lmtpd {
 
 class Networks {
  public:
-  // "192.0.2.0/24", "2001:db8::/32", one address, or "unix": every peer of a Unix socket. Errors name the
-  // word; also where bits behind the prefix are set, which is a slip as a rule.
+  // words: "192.0.2.0/24", "2001:db8::/32", an address, or "unix" for every client of a Unix socket. Errors:
+  // with the wrong word; also if bits after the prefix are set, which is usually a mistake.
   static Result<Networks> parse(std::span<const std::string> words);
   bool contains(const sockaddr_storage& peer) const;
   bool empty() const { return networks_.empty() && !unix_; }
@@ -34,10 +34,10 @@ class Networks {
   bool unix_ = false;
 };
 
-// An IPv4 address that came as IPv6 (::ffff:192.0.2.1, through a socket for both) is an IPv4 address.
+// Converts an IPv4 address in IPv6 form (::ffff:192.0.2.1, by a socket for both) to IPv4.
 sockaddr_storage unmapped(const sockaddr_storage& peer);
 
-// Numeric, without its port; "unix" for everything that is neither IPv4 nor IPv6.
+// The numeric address without its port; "unix" if it is neither IPv4 nor IPv6.
 std::string address_text(const sockaddr_storage& peer);
 
 }  // namespace twinloft::lmtpd

@@ -1,8 +1,9 @@
-// The LMTP server: connections, threads and limits around session/'s state machine.
+// The LMTP server: connections, threads and limits around the state machine of session/.
 //
-// `io_threads` event loops carry the bytes. Deliveries run on `deliveries_max` worker threads, look-ups on
-// others, so that slow agents hold up no RCPT; unless the user database never blocks: then on the event loop.
-// Databases and delivery come in as the interfaces of model.h; what they throw becomes 451 4.3.0.
+// `io_threads` event loops transfer the bytes. Deliveries run on `deliveries_max` worker threads. Look-ups
+// run on other worker threads, so that slow agents do not delay RCPT, or on the event loop if the user
+// database does not block. User database and delivery are the interfaces of model.h. Their exceptions become
+// 451 4.3.0.
 #pragma once
 
 #include <chrono>
@@ -30,40 +31,39 @@ struct ServerConfig {
   std::uint32_t deliveries_max = 64;  // worker threads
   std::uint32_t deliveries_per_transaction_max = 16;
   std::uint32_t lookups_max = 8;                    // worker threads
-  std::uint32_t rooms_max = 8;                      // worker threads, that ask whether a mailbox has room
-  std::uint32_t connections_max = 1000;             // beyond: 421 4.3.2
-  std::uint32_t connections_per_address_max = 500;  // beyond: 421 4.7.0; Unix sockets have no address
+  std::uint32_t rooms_max = 8;                      // worker threads that check the room of mailboxes
+  std::uint32_t connections_max = 1000;             // more get 421 4.3.2
+  std::uint32_t connections_per_address_max = 500;  // more get 421 4.7.0; Unix sockets have no address
   std::chrono::milliseconds idle_timeout{300'000};
   std::chrono::milliseconds transaction_timeout{1'800'000};  // from MAIL to the end of the message: 421 4.4.2
-  std::chrono::milliseconds queue_time{60'000};    // a delivery that has not begun by then: 451 4.3.2
-  std::chrono::milliseconds stop_timeout{60'000};  // after stop(), for deliveries that have begun
+  std::chrono::milliseconds queue_time{60'000};              // until a delivery begins; then 451 4.3.2
+  std::chrono::milliseconds stop_timeout{60'000};            // after stop(), for deliveries in flight
   std::uint64_t body_memory = 1u << 20;
   std::uint64_t body_memory_total = 256u << 20;
-  std::shared_ptr<MemoryBudget> memory;  // shared with the deliverer, and of that size; null: the server's
-                                         // own
+  std::shared_ptr<MemoryBudget> memory;  // of this size, shared with the deliverer; null: the server's own
   std::uint64_t body_disk_total = 4ull << 30;
-  std::shared_ptr<MemoryBudget> disk;  // of messages in files: likewise
+  std::shared_ptr<MemoryBudget> disk;  // the same for messages in files
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
-  std::shared_ptr<const TlsContext> tls;         // needed where a listener offers it
-  std::chrono::milliseconds abort_grace{2'000};  // after abort(), for what its end takes: then 451 4.3.2
-  std::function<void()> on_abort;  // ends agents that run, on the io thread; null: there are none
-  std::chrono::milliseconds drain_time{60'000};  // after drain(), for connections that are busy
-  std::chrono::milliseconds drain_idle{1'000};   // for so long a client has said nothing
+  std::shared_ptr<const TlsContext> tls;                                   // required if a listener has TLS
+  std::chrono::milliseconds abort_grace{2'000};  // after abort(), for the end of deliveries; then 451 4.3.2
+  std::function<void()> on_abort;                // ends running agents, on the I/O thread; null: none
+  std::chrono::milliseconds drain_time{60'000};  // after drain(), for busy connections
+  std::chrono::milliseconds drain_idle{1'000};   // after drain(): an idle connection ends after this time
 };
 
 struct RunEnd {
   bool aborted = false;              // by abort(), or since stop_timeout was over
-  std::size_t deliveries_left = 0;   // begun and not ended: their clients got 451, and what becomes of them
-                                     // nobody learns
-  std::size_t connections_left = 0;  // closed without the replies that they waited for
+  std::size_t deliveries_left = 0;   // begun, but not ended: their clients got 451, and their outcome is
+                                     // unknown
+  std::size_t connections_left = 0;  // closed without their replies
   bool in_order() const { return !aborted && deliveries_left == 0; }
 };
 
 class Server {
  public:
-  // The references outlive the server. Errors: listeners that the event loop refuses; one with TLS
-  // where there is no certificate.
+  // The references must outlive the server. Errors: the event loop refuses a listener, or a listener with TLS
+  // has no certificate.
   static Result<std::unique_ptr<Server>> create(ServerConfig config, std::vector<Listener> listeners,
                                                 UserDb& users, Deliverer& deliverer, const Clock& clock,
                                                 Random& random);
@@ -71,27 +71,25 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Serves until stop() or drain(). Returns when the last connection is gone; where deliveries were left,
-  // destroying the server (or the deliverer) waits for them: a program that cannot wait ends by _exit().
+  // Serves until stop() or drain(). Returns after the last connection. If deliveries are left, the
+  // destructors of the server and the deliverer wait for them; a program that cannot wait ends by _exit().
   RunEnd run();
-  // All of these are thread-safe, and return at once.
-  // No connection is accepted any more, idle ones get 421 4.3.2, deliveries that have not begun get
-  // 451 4.3.2, those that have are finished and answered; after stop_timeout, abort().
+  // The next functions are thread-safe, and return at once.
+  // Accepts no further connections. Idle connections get 421 4.3.2, waiting deliveries 451 4.3.2. Deliveries
+  // in flight are completed and answered; after stop_timeout, abort().
   void stop();
-  // stop(), and deliveries that have begun are not waited for: on_abort is called, and what has not ended
-  // abort_grace later gets 451 4.3.2.
+  // As stop(), without waiting for deliveries in flight: calls on_abort. Deliveries that have not ended after
+  // abort_grace get 451 4.3.2.
   void abort();
-  // For another server that has taken over: no connection is accepted any more, those there are are served
-  // until their clients say nothing for drain_idle, and after drain_time until no transaction is open; then
-  // 421 4.3.2.
+  // Another server process has taken over. Accepts no further connections. A connection gets 421 4.3.2 once
+  // it is idle for drain_idle, or after drain_time once it has no open transaction.
   void drain();
-  // This server cannot do all that it should: once it drains, now or later, a client that has begun a
-  // transaction is served only until that is over.
+  // A helper of this server process has failed. While the server drains, a client is served only until the
+  // end of its transaction.
   void hurry();
 
-  std::size_t connections() const;  // open now
-  // False where an event loop has not had its turn since the last call. For one thread that calls it about
-  // once a second.
+  std::size_t connections() const;  // open connections
+  // False: an event loop has made no turn since the last call. Call it about once a second, in one thread.
   bool takes_turns();
 
  private:

@@ -1,4 +1,4 @@
-// Whether a server could listen at an address, found out without listening there.
+// Checks whether a server could listen at an address, without listening there.
 #pragma once
 
 #include <netinet/in.h>
@@ -15,15 +15,15 @@ namespace twinloft::lmtpd {
 
 enum class AddressState {
   free,
-  in_use,  // something listens there, maybe this server itself
+  in_use,  // a process listens there, possibly this server
 };
 
-// Errors: nobody can listen there: an address that this machine has not, a directory that is missing, a path
-// that is no socket. Makes and removes nothing.
+// Creates and removes no file. Errors: no process can listen there. The machine lacks the address, the
+// directory is missing, or the file is not a socket.
 Result<AddressState> try_address(const ListenAddress& address);
 
-// Of "::1" or "fe80::1%eth0". Errc::invalid: it is no numeric IPv6 address, or this machine has no such
-// interface.
+// The socket address of "::1" or "fe80::1%eth0". Errors: Errc::invalid (not a numeric IPv6 address, or the
+// machine has no such interface).
 Result<sockaddr_in6> ipv6_address(const ListenAddress& address);
 
 struct ListenPlace {
@@ -36,8 +36,9 @@ struct SocketOwner {
   std::string name;  // of the process
   bool is_lmtpd() const { return name == "lmtpd" || name == "lmtpd-server"; }
 };
-// A process that has the listening socket there, by /proc. Of several the lmtpd, else the one with the lowest
-// number. nullopt: not known; only root sees others' processes, and those of other containers nobody.
+// Finds a process with the listening socket, by /proc (proc(5)). Of several processes, lmtpd or the lowest
+// PID. nullopt: unknown. Only root sees processes of other users, and processes of other containers are
+// invisible.
 std::optional<SocketOwner> find_socket_owner(const ListenPlace& place);
 
 }  // namespace twinloft::lmtpd

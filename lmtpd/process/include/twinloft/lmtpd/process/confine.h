@@ -1,18 +1,19 @@
-// What the serving process may ask of the kernel: a list of system calls (seccomp(2)), so that an attacker
-// who takes it over can do little.
+// The system calls of the server process, by a filter (seccomp(2)), so that an attacker who controls the
+// process can do little.
 #pragma once
 
 #include "twinloft/base/result.h"
 
 namespace twinloft::lmtpd {
 
-// For this thread and all that it starts; for good. To be called while there is one thread, with
-// PR_SET_NO_NEW_PRIVS. What is not on the list fails with ENOSYS (so that a newer C library takes the older
-// call); an attempt to run a program ends the process by SIGSYS. Errors: the kernel has no such filters.
+// Installs the filter permanently, for this thread and its later threads. Call it while the process has a
+// single thread, with PR_SET_NO_NEW_PRIVS. Other system calls fail with ENOSYS (so that a newer C library
+// uses an older call). An attempt to run a program ends the process by SIGSYS. Errors: the kernel has no such
+// filters.
 Status confine();
 
-// For the process that asks the user database, which makes connections and loads libraries: it runs no
-// programs, and does nothing to other processes.
+// The filter of the user process and the connector, which connect and load libraries. They cannot run
+// programs, or affect other processes.
 Status confine_helper();
 
 }  // namespace twinloft::lmtpd

@@ -1,8 +1,8 @@
-// A process that answers requests for the one that has forked it: for what needs connections, passwords or
-// somebody else's libraries, which the process that reads from the network is not to have.
+// A process that answers requests of its parent. It has the connections, passwords and foreign libraries that
+// the server process, which reads from the network, must not have.
 //
-// Each request under way has a lane: a pair of sockets (SOCK_SEQPACKET), and a thread at the other end. An
-// answer may bring a file descriptor (SCM_RIGHTS, unix(7)).
+// Each request in flight has a lane: a pair of sockets (SOCK_SEQPACKET), and a thread at the other end. An
+// answer may have a file descriptor (SCM_RIGHTS, unix(7)).
 #pragma once
 
 #include <sys/types.h>
@@ -28,45 +28,44 @@ inline constexpr std::size_t lane_packet_bytes_max = 64 * 1024;
 
 struct LaneAnswer {
   std::vector<std::byte> packet;
-  Fd fd = {};                    // none, mostly
-  bool lost_descriptor = false;  // one came along, and this process has no number left for it
+  Fd fd = {};                    // usually none
+  bool lost_descriptor = false;  // the answer had a descriptor, but this process has too many open files
 };
 
 struct LaneConfig {
-  const char* process_name;                       // as ps(1) shows it, at most 15 bytes
+  const char* process_name;                       // in ps(1), at most 15 bytes
   const char* what;                               // "the process that asks the user database", in messages
-  std::size_t lanes = 1;                          // of each group: requests at once; more wait
+  std::size_t lanes = 1;                          // of each group: requests at a time; more wait
   std::size_t groups = 1;                         // a blocked group takes no lane of another group
-  std::chrono::milliseconds answer_wait{30'000};  // for a sign of life: beyond, the process hangs
-  std::chrono::milliseconds lanes_wait{120'000};  // without any answer, while every lane of a group is late
-  std::chrono::milliseconds start_wait{50'000};   // for it to be ready
+  std::chrono::milliseconds answer_wait{30'000};  // for a sign of life; afterwards the process counts as hung
+  std::chrono::milliseconds lanes_wait{120'000};  // without an answer, while every lane of a group is late
+  std::chrono::milliseconds start_wait{50'000};   // until it is ready
 };
 
 class LaneProcess {
  public:
-  // Called on the lanes' threads, several at once.
+  // Called on the lanes' threads, several at a time.
   using Serve = std::function<LaneAnswer(ByteSpan request)>;
   using Open = std::function<Result<Serve>()>;
 
-  // Forks: to be called while there is one thread. In the new process `become` is called, which may read
-  // secrets first and gives up what it does not need afterwards, then `open`. Errors of both are those of
-  // start().
+  // Forks. Call it while the process has a single thread. The new process calls `become`, which may read
+  // secrets before it gives up its privileges, and then `open`. start() returns the errors of both.
   static Result<std::unique_ptr<LaneProcess>> start(const LaneConfig& config,
                                                     const std::function<Status()>& become, const Open& open);
   ~LaneProcess();
   LaneProcess(const LaneProcess&) = delete;
   LaneProcess& operator=(const LaneProcess&) = delete;
 
-  // Blocks, at most for that time. Thread-safe. Errc::unavailable: the process is gone. Errc::timeout: no
-  // lane of that group is free, or no answer has come.
+  // Sends a request, and blocks for its answer, at most for `time`. Thread-safe. Errors: Errc::unavailable
+  // (the process has ended), Errc::timeout (no free lane of the group, or no answer).
   Result<LaneAnswer> ask(const std::vector<std::byte>& request,
                          std::optional<std::chrono::milliseconds> time = std::nullopt, std::size_t group = 0);
-  // Asks for a sign of life now and then, and never blocks: to be called about once a second, by one thread.
-  // Error: none has come for answer_wait, or a group has had no answer for lanes_wait although every lane of
-  // it was asked.
+  // Requests a sign of life from time to time, without blocking. Call it about once a second, in one thread.
+  // Errors: no sign of life for answer_wait, or no answer of a group for lanes_wait, although each of its
+  // lanes has a request.
   Status beat();
   pid_t pid() const { return pid_; }
-  int lifeline() const { return alive_.get(); }  // poll(2) says POLLHUP once the process is gone
+  int lifeline() const { return alive_.get(); }  // poll(2) reports POLLHUP once the process has ended
 
  private:
   using Steady = std::chrono::steady_clock;
@@ -77,10 +76,10 @@ class LaneProcess {
         groups_(std::max<std::size_t>(config.groups, 1)),
         asked_at_(Steady::now()) {}
   struct Group {
-    std::vector<Fd> lanes;  // that are free
-    std::vector<Fd> late;   // whose answers nobody waits for any more; free once they are there
+    std::vector<Fd> lanes;  // free lanes
+    std::vector<Fd> late;   // lanes whose request has timed out; free again after the answer
     std::size_t left = 0;   // free, late or in use
-    Steady::time_point answered = Steady::now();  // the last time that an answer was not late
+    Steady::time_point answered = Steady::now();  // the time of the last answer in time
   };
   using Deadline = std::optional<Steady::time_point>;
   Result<Fd> take_lane(Group& group, Deadline deadline);
@@ -97,9 +96,9 @@ class LaneProcess {
   std::condition_variable free_;
   std::vector<Group> groups_;
   Fd alive_;
-  Fd beat_;                      // a lane of its own
-  bool asked_ = false;           // on it
-  Steady::time_point asked_at_;  // the last time
+  Fd beat_;                      // the lane of beat()
+  bool asked_ = false;           // a request is in flight on beat_
+  Steady::time_point asked_at_;  // of the last request
 };
 
 }  // namespace twinloft::lmtpd

@@ -1,11 +1,11 @@
-// Which serving processes there are, and what is to be done with them: a state machine without I/O and clock.
+// The states of the server processes, and the next actions: a state machine without I/O and clock.
 //
 //   starting ──ready()──▶ serving ──a newer one is ready──▶ draining ──ended()──▶
 //
-// One process serves. A reload starts another one beside it, with the configuration as it is then. When the
-// new process is ready, the old process drains. Where it does not become ready, the old one goes on as if
-// nothing had been asked. A serving process that ends by itself is replaced. The sockets are the
-// supervisor's, so nobody is refused meanwhile.
+// One server process accepts connections. A reload starts another server process with the present
+// configuration. When the new process is ready, the old process drains. If the new process does not become
+// ready, the old process continues. A server process that ends by itself is replaced. The supervisor holds
+// the sockets, so no client is refused meanwhile.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace twinloft::lmtpd {
 
-using ServerId = std::uint64_t;  // never used twice
+using ServerId = std::uint64_t;  // unique
 
 enum class ServerCommand : char {
   drain = 'd',
@@ -27,27 +27,27 @@ enum class ServerCommand : char {
   abort = 'a',
 };
 
-// How a process has ended.
+// The end of a process.
 struct Ending {
   int exit_code = 0;
-  int signal = 0;  // that has killed it; 0: none
+  int signal = 0;  // the signal that killed it; 0: none
   bool good() const { return exit_code == 0 && signal == 0; }
 };
 
-// What the owner is to do, in this order.
+// The owner's actions, in this order.
 struct Orders {
   struct Start {
     ServerId id;
-    bool reread;  // the configuration; else as it was when a process was last ready with it
+    bool reread;  // read the configuration again. Otherwise use that of the last process that became ready
   };
   struct Tell {
     ServerId id;
     ServerCommand command;
   };
   std::vector<std::string> errors;  // for the log
-  std::optional<ServerId> adopt;    // what it was started with is the configuration from now on
+  std::optional<ServerId> adopt;    // this process's configuration becomes the present one
   std::vector<Tell> tell;
-  std::vector<ServerId> kill;  // it has not begun to serve, or does not do what it was told
+  std::vector<ServerId> kill;  // has not become ready, or has not executed a command
   std::optional<Start> start;  // answer with started() or ended()
   std::optional<int> exit;     // the supervisor is done: its exit code
 };
@@ -72,13 +72,13 @@ class Supervisor {
   Orders stop(Instant now);    // SIGTERM, SIGINT; the second one aborts
   Orders ready(ServerId id, Instant now);
   Orders ended(ServerId id, Ending ending, Instant now);
-  void needs_replacement(ServerId id, Instant now);  // it serves, and can not do all that it should
+  void needs_replacement(ServerId id, Instant now);  // it serves, but a helper has failed
   void deaf(ServerId id, Instant now);               // it has let go of its supervisor, and should end now
   void heard(ServerId id, Instant now);              // it has given a sign of life
-  void leaves(ServerId id);                          // it is about to end, and gives none any more
+  void leaves(ServerId id);                          // it is about to end, without further signs of life
   Orders tick(Instant now);
   std::optional<Instant> next_tick() const;
-  std::optional<Instant> next_look() const;  // tick() then too, to look for signs of life
+  std::optional<Instant> next_look() const;  // the time of another tick(), which checks the signs of life
   bool stopping() const { return stops_ > 0; }
   bool starting() const { return any(Phase::starting); }
 
@@ -88,7 +88,7 @@ class Supervisor {
     Phase phase = Phase::starting;
     bool crippled = false;
     std::optional<Instant> kill_at = {};
-    std::optional<Instant> heard = {};  // the last sign of life; none where none is expected
+    std::optional<Instant> heard = {};  // the last sign of life; nothing if none is expected
   };
   static constexpr Duration look_pause = std::chrono::seconds(10);  // between two looks for signs of life
 
@@ -102,12 +102,12 @@ class Supervisor {
 
   std::map<ServerId, Server> servers_;
   ServerId last_ = 0;
-  bool reload_again_ = false;  // asked for while a process was starting
+  bool reload_again_ = false;  // requested while a process was starting
   bool ever_served_ = false;
   bool all_good_ = true;  // the endings since stop()
   unsigned stops_ = 0;
   std::optional<Instant> restart_at_;
-  std::optional<Instant> ready_at_;  // the last one that was
+  std::optional<Instant> ready_at_;  // of the last process that became ready
   std::optional<Instant> ticked_;
   Duration pause_ = restart_pause / 2;
 };

@@ -1,10 +1,9 @@
-// Router: the Deliverer that hands mail on by LMTP (RFC 2033) where a user's row names a next hop, and has
-// another one deliver the rest.
+// Router: the Deliverer that sends mail to next hops by LMTP (RFC 2033) if the user's row names one. Another
+// Deliverer delivers all other mail.
 //
-// All recipients of a message who have one next hop are delivered to in one transaction there. Each gets the
-// reply that the next hop gave for it. Whatever else happens (no connection, a connection that ends, a reply
-// that is none, too few of them) is 451 for those without one. A message whose replies did not come may have
-// been delivered: it comes a second time then, and never not at all.
+// All recipients of a message with the same next hop are in one transaction. Each gets the next hop's reply
+// for it. After any failure (no connection, an ended connection, a malformed or missing reply), recipients
+// without a reply get 451. A message without its replies may be delivered twice, but it is never lost.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +23,20 @@ namespace twinloft::lmtpd {
 struct RouterConfig {
   struct Hop {
     NextHopSpec spec;
-    std::size_t target = 0;                            // the connector's
-    std::shared_ptr<const TlsClientContext> tls = {};  // null: where it is HopTls::none
+    std::size_t target = 0;                            // the index in the connector
+    std::shared_ptr<const TlsClientContext> tls = {};  // null for HopTls::none
   };
   std::string hostname;
   std::string detail_delimiter = "+";
-  std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
-  std::uint32_t passes_max = 10;     // as often a message may come by here
+  std::uint32_t received_max = 100;  // with more Received fields: 554 5.4.6 (RFC 5321 section 6.3)
+  std::uint32_t passes_max = 10;     // how often a message may pass this host
   std::vector<Hop> hops;
 };
 
 class Router final : public Deliverer {
  public:
-  // `local`, the connector and the clock outlive it. `local` null: users without a next hop get 451 4.3.5.
-  // Starts threads: after any fork.
+  // local, connector and clock must outlive the router. local: null if no mail is delivered here; users
+  // without a next hop then get 451 4.3.5. Starts threads, so call it after the last fork.
   static std::unique_ptr<Router> create(RouterConfig config, Deliverer* local, Connector& connector,
                                         const Clock& clock);
   ~Router() override;
@@ -52,7 +51,7 @@ class Router final : public Deliverer {
                                              std::span<const std::size_t> recipients, const MessageBody& body,
                                              const GivenUp& given_up) override;
 
-  // What is under way ends soon, with 451. Thread-safe.
+  // Ends deliveries in flight soon, with 451. Thread-safe.
   void give_up();
 
  private:

@@ -1,5 +1,5 @@
-// Memory that all messages share, whichever part of lmtpd holds it: while they arrive, their recipients, and
-// as an agent's input. The same for what they take on the disk before they are delivered.
+// The memory of all messages together: while they arrive, of their recipients, and as the input of agents.
+// Another budget is for their space on the disk before the delivery.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace twinloft::lmtpd {
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
-  // `spare`: so much has to be left, for others.
+  // False: not enough is left, and nothing is taken. spare: bytes that must be left for others.
   bool take(std::uint64_t bytes, std::uint64_t spare = 0) {
     std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
     if (before + bytes + spare <= bytes_max_) return true;
@@ -28,7 +28,7 @@ class MemoryBudget {
   std::atomic<std::uint64_t> used_{0};
 };
 
-// A part of a budget, given back at the end of its life. The budget outlives it.
+// A part of a budget, which the destructor gives back. The budget must outlive it.
 class MemoryCharge {
  public:
   MemoryCharge() = default;
@@ -42,7 +42,7 @@ class MemoryCharge {
     bytes_ = std::exchange(other.bytes_, 0);
     return *this;
   }
-  // False, and nothing is held, where there is not so much left. Where there is no budget, there is no bound.
+  // Replaces the part. False: not enough is left, and the part is empty. Without a budget there is no limit.
   bool take(MemoryBudget* budget, std::uint64_t bytes) {
     release();
     if (!budget) return true;
@@ -51,7 +51,7 @@ class MemoryCharge {
     bytes_ = bytes;
     return true;
   }
-  // The same, for more of it. False: nothing has changed.
+  // Adds to the part. False: not enough is left, and the part is unchanged.
   bool add(MemoryBudget* budget, std::uint64_t bytes) {
     if (!budget) return true;
     if (!budget->take(bytes)) return false;

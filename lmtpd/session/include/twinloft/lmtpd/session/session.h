@@ -8,13 +8,13 @@
 //                                                                                      delivering
 //   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
-// Where TLS is required only LHLO, NOOP, QUIT and STARTTLS are obeyed without it (RFC 3207 section 4).
-// Nothing that a client has said in clear counts behind the handshake (section 4.2): neither its name, nor
-// whom it spoke for.
+// If TLS is required, only LHLO, NOOP, QUIT and STARTTLS are accepted without it (RFC 3207 section 4). After
+// the handshake, everything that the client has sent in clear is discarded (section 4.2): its name, and the
+// attributes of XCLIENT.
 //
-// The owner calls one of the event functions, then carries out what take_actions() returns, in the order of
-// its fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending,
-// input is kept and not looked at, so a client may send ahead as PIPELINING (RFC 2920) allows.
+// The owner calls an event function, then performs the result of take_actions() in its order. Replies are
+// strictly in the order of the commands: while a look-up or deliveries are pending, input is kept, and not
+// processed. So a client may send ahead, as PIPELINING (RFC 2920) allows.
 #pragma once
 
 #include <cstdint>
@@ -36,18 +36,18 @@ namespace twinloft::lmtpd {
 struct SessionConfig {
   std::string hostname;
   std::uint64_t message_bytes_max = 50u << 20;
-  std::uint64_t header_bytes_max = 1u << 20;  // beyond, once the message has ended: 552 5.3.4 for each
-                                              // recipient
+  std::uint64_t header_bytes_max = 1u << 20;  // a longer header: 552 5.3.4 for each recipient, at the
+                                              // message's end
   std::uint32_t recipients_max = 1000;
-  std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
-  // Senders and recipients refused for good since a recipient was accepted or a message completed: then
-  // 421 4.7.0, between two transactions.
+  std::uint32_t bad_commands_max = 20;  // since the last complete transaction; then 421 4.7.0
+  // Senders and recipients that were refused permanently since the last accepted recipient or complete
+  // message. Then 421 4.7.0, between two transactions.
   std::uint32_t refused_max = 100;
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
   MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up:
                                         // 452 4.3.1 for a recipient
-  // Why the user's agent would not be run for this sender and recipient; null: it always is.
+  // The refusal of this sender and recipient by the user's agent. null: none.
   std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
   std::function<bool(const User&)> takes_utf8 = {};  // whether that user's address may be beyond ASCII; null:
                                                      // always
@@ -55,19 +55,19 @@ struct SessionConfig {
 
 enum class TlsPolicy { none, offered, required };
 
-// What is known of a client before it has said anything.
+// The properties of a client before its first command.
 struct Client {
   std::string address;         // numeric, or "unix"
-  bool may_speak_for = false;  // for others: XCLIENT and XFORWARD
+  bool may_speak_for = false;  // it may use XCLIENT and XFORWARD
   TlsPolicy tls = TlsPolicy::none;
 };
 
-// What was refused, for the log.
+// A refusal, for the log.
 struct Refusal {
   enum class What { sender, recipient, message, connection };
   What what = What::recipient;
-  std::string id;      // of the transaction; empty: there is none
-  std::string client;  // its address
+  std::string id;      // of the transaction; empty: no transaction
+  std::string client;  // the client's address
   std::string from;
   std::string to;  // a message's first recipient
   Reply reply;
@@ -93,46 +93,44 @@ class Session {
   void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
   void lookup_done(LookupResult found);
-  // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this
+  // The message cannot be stored (memory, disk). The rest of it is skipped, and every recipient gets this
   // reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
-  // The handshake is done. `how` is for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384".
-  // Nothing that was sent in clear is left (RFC 3207 section 4.2, CVE-2011-0411).
+  // The handshake has succeeded. how: for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384".
+  // Input that was sent in clear is discarded (RFC 3207 section 4.2, CVE-2011-0411).
   void tls_started(std::string how);
-  // As idle_timeout(), for a client that is not idle, and has taken too long for one message.
+  // As idle_timeout(), for a client that sends, but has taken too long for a message.
   void transaction_timeout();
   void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited
                         // for
-  // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction
-  // under way.
+  // The server stops: 421 4.3.2, at once if nothing is pending, otherwise after the replies of the present
+  // transaction.
   void shutdown();
-  // Another server takes over, and this one has time: 421 4.3.2 as soon as no transaction is open.
+  // Another server process takes over, and this one may wait: 421 4.3.2 as soon as no transaction is open.
   void drain();
-  // The server leaves now, and what is pending is not waited for: 421 4.3.2. Deliveries under way are to be
-  // answered before.
+  // The server stops now, without waiting for pending work: 421 4.3.2. Answer deliveries in flight before.
   void abort();
 
   Actions take_actions();
 
-  // How many bytes it can do with now. 0: nothing is to be read from the socket, since answers are pending
-  // and enough input is waiting, or replies are to go out first. More than this is taken too, and kept.
+  // How many bytes to read from the socket now. 0: none, since answers are pending and enough input is
+  // waiting, or replies must be sent first. More bytes are accepted too, and kept.
   std::size_t wants() const;
   bool wants_input() const { return wants() > 0; }
-  // Whether it has stopped within its input, for so many replies at once that the client had better take them
-  // before there are more.
+  // Whether processing has stopped within the input, until the client has read the many replies so far.
   bool holds_back() const { return holds_back_; }
-  // All of the replies until now were sent. Goes on where it has held back.
+  // All replies so far were sent. Continues if holds_back().
   void replies_sent();
-  // True while the client, and not this server, is what is being waited for: the idle timeout runs.
+  // True while the session waits for the client, and not for the server: the idle timeout runs.
   bool waits_for_client() const {
     return state_ != State::lookup && state_ != State::delivering && state_ != State::closed;
   }
-  // Of the transaction under way, another one each time; 0: there is none.
+  // A unique number of the present transaction. 0: none.
   std::uint64_t transaction() const { return have_sender_ ? transactions_ : 0; }
   bool has_begun_any() const { return transactions_ > 0; }
-  // Whether the last that the client has sent, behind what is pending, is QUIT: where it sends no more, it
-  // has not left, and waits for the replies.
+  // Whether the client's last input, after pending input, is QUIT. If the client then shuts its side, it has
+  // not left, and still waits for the replies.
   bool has_quit_ahead() const;
   bool in_handshake() const { return state_ == State::handshake; }
   bool closed() const { return state_ == State::closed; }
@@ -200,20 +198,20 @@ class Session {
   const SessionConfig& config_;
   Client client_;
   std::string client_name_, client_helo_;  // of XCLIENT
-  std::string peer_address_;               // the client's own, whatever XCLIENT says
-  std::string tls_;                        // how the connection is secured; empty: it is not
+  std::string peer_address_;               // of the connection itself, without XCLIENT
+  std::string tls_;                        // the protocol and cipher; empty: no TLS
   Origin origin_;                          // of XFORWARD, for the next message
   State state_ = State::command;
   bool greeted_ = false;  // LHLO was given
   bool have_sender_ = false;
   std::uint64_t transactions_ = 0;  // begun
-  bool mail_refused_ = false;       // what a pipelining client has sent behind that MAIL is no bad command
+  bool mail_refused_ = false;       // the next commands of a pipelining client are no bad commands
   bool shutting_down_ = false;
   bool draining_ = false;
-  bool skipping_line_ = false;  // a refused one, to its CRLF
-  bool skipped_cr_ = false;     // its last byte until now
+  bool skipping_line_ = false;  // a refused line, up to its CRLF
+  bool skipped_cr_ = false;     // the last skipped byte is a CR
   std::uint32_t bad_commands_ = 0;
-  std::uint32_t refused_ = 0;             // for good, in a row
+  std::uint32_t refused_ = 0;             // permanently, one after the other
   std::uint32_t refused_recipients_ = 0;  // of this transaction
   std::string lhlo_;
   struct ChargedEnvelope : Envelope {
@@ -230,17 +228,17 @@ class Session {
   std::uint64_t announced_size_ = 0;
   bool has_body_ = false;  // a message has begun, and its transaction has not ended
   std::uint64_t body_bytes_ = 0;
-  std::optional<Reply> body_refusal_;   // what every recipient gets for a body that was given up
-  bool refusal_told_ = false;           // in reply to a chunk
-  Bdat chunk_;                          // the one that arrives; its size: what is left of it
-  std::optional<Reply> chunk_refusal_;  // it is skipped, and this is its reply
+  std::optional<Reply> body_refusal_;   // every recipient's reply to a body that was abandoned
+  bool refusal_told_ = false;           // it was sent as the reply to a chunk
+  Bdat chunk_;                          // the present chunk, with its remaining size
+  std::optional<Reply> chunk_refusal_;  // the chunk is skipped, and gets this reply
   DataDecoder decoder_;
   HeaderMeter header_;
   std::vector<std::optional<Reply>> results_;
   std::size_t results_missing_ = 0;
   bool holds_back_ = false;
   std::size_t replies_unsent_ = 0;  // bytes taken by the owner, without those in actions_
-  std::vector<std::byte> waiting_;  // input not looked at yet
+  std::vector<std::byte> waiting_;  // input that was not processed yet
   std::size_t waiting_begin_ = 0;
   Actions actions_;
 };

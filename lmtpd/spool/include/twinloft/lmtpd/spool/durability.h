@@ -1,9 +1,9 @@
-// How a message becomes durable: what of it has to survive a power cut, and by which means.
+// The durability of a message: which parts of it have to survive a power cut, and by which system calls.
 //
-// A delivery writes a file that no reader looks at, gives the file one name or several where readers look,
-// and replies. In between it says what has to be durable: the content, each name, and the directories that
-// were made on the way. Which system calls that takes, and in which order, is the matter of each way.
-// docs/decisions/maildir-durability.md has the figures.
+// A delivery writes a file that is invisible to readers, gives the file one or several visible names, and
+// replies. In between it names the parts that have to be durable: the content, each name, and the new
+// directories. Each way has its own system calls and their order. docs/decisions/maildir-durability.md has
+// the figures.
 #pragma once
 
 #include <memory>
@@ -27,14 +27,14 @@ std::string_view to_string(DurabilityWay way);
 
 // A name that a file was given.
 struct NewEntry {
-  int directory = -1;  // the name is in there
+  int directory = -1;  // the directory of the name
   // Directories above it whose own entries are not known to be durable, the nearest first. The entry of the
   // last is in the spool's root.
   std::span<const Fd> above = {};
 };
 
-// One message on its way. Used by one thread. Every call blocks. Errors keep errno in Error::sys, and mean
-// that nothing is known of what survives.
+// A message in delivery. For one thread. Every call blocks. Errors have errno in Error::sys, and mean that it
+// is unknown which parts survive.
 class DurableMessage {
  public:
   virtual ~DurableMessage() = default;

@@ -1,8 +1,8 @@
-// The file operations that a delivery's promise depends on, as a seam.
+// The file operations of a delivery as an interface.
 //
-// Production uses OsFileOps, one system call a function. Tests put a recorder in between, to see the durable
-// order, or a failing one, to see what a full disk or a broken one leaves behind. Every call may block.
-// Errors keep errno in Error::sys and name the path.
+// Production uses OsFileOps, with one system call in each function. Tests use a recorder, which shows the
+// order of the operations, or failing operations, which show the effect of a full or broken disk. Every call
+// may block. Errors have errno in Error::sys, and contain the path.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ struct FileAbout {
   std::uint64_t size = 0;            // bytes
   std::int64_t changed_seconds = 0;  // mtime, since 1970-01-01 00:00 UTC
   std::int64_t changed_ns = 0;
-  bool is_link = false;  // a symbolic one
+  bool is_link = false;  // a symbolic link
   std::uint64_t inode = 0;
   bool operator==(const FileAbout&) const = default;
 };
@@ -30,36 +30,37 @@ class FileOps {
  public:
   virtual ~FileOps() = default;
 
-  // An existing directory. `path` is absolute.
+  // Opens an existing directory. path: absolute.
   virtual Result<Fd> open_root(const std::string& path) = 0;
-  // A directory at `path` (relative) beneath `dir`, neither above it nor on another file system (openat2 with
-  // RESOLVE_BENEATH, RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS). EXDEV: the path leads out.
+  // Opens a directory below `dir`, on the same file system (openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_XDEV,
+  // RESOLVE_NO_MAGICLINKS). path: relative. EXDEV: the path leads out of `dir`.
   virtual Result<Fd> open_directory(int dir, const std::string& path) = 0;
-  // A new file for writing (O_EXCL, mode 0600).
+  // Creates a file for writing (O_EXCL, mode 0600).
   virtual Result<Fd> create_file(int dir, const std::string& path) = 0;
   virtual Status write(int fd, ByteSpan data) = 0;
   virtual Status make_directory(int dir, const std::string& path) = 0;  // mode 0700; EEXIST is success
-  // Fails with EEXIST rather than replace `to`.
+  // Renames. EEXIST: `to` exists, and is not replaced.
   virtual Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
-  // Another name of the same file. Fails with EEXIST rather than replace `to`.
+  // Makes another name of the file. EEXIST: `to` exists, and is not replaced.
   virtual Status link(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
-  // Over what is there.
+  // Renames, and replaces an existing `to`.
   virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
-  // To an existing regular file beneath `dir`, in one write. False: another file has got its name meanwhile,
-  // or none.
+  // Appends to an existing regular file below `dir`, in one write. False: the name was removed or passed to
+  // another file meanwhile.
   virtual Result<bool> append(int dir, const std::string& path, ByteSpan data) = 0;
-  // Of `name` in that directory, itself where it is a link; "": of the directory.
+  // The attributes of `name` in the directory, without following a link; with "", of the directory itself.
   virtual Result<FileAbout> about(int dir, const std::string& name) = 0;
-  // Beneath `dir`, as open_directory(). Errc::exhausted: it is larger than that.
+  // Reads a file below `dir`, as open_directory(). Errors: also Errc::exhausted if it is larger than `limit`
+  // bytes.
   virtual Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) = 0;
-  // Without "." and "..". What `see` fails with ends it.
+  // Calls `see` for each entry except "." and "..". An error of `see` ends the visit, and is returned.
   virtual Status each_entry(int dir, const std::function<Status(const std::string&)>& see) = 0;
   Result<std::vector<std::string>> entries(int dir);
-  // As sync_durably() and its siblings in base/durable.h: success means that the file system has not failed.
+  // As the functions of base/durable.h: success means that the file system has not failed.
   virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
   virtual Status sync_file_system(int fd) = 0;  // syncfs
-  virtual Status check_not_failed(int fd) = 0;  // through a file or directory that this process may write to
+  virtual Status check_not_failed(int fd) = 0;  // fd: of a file or directory that this process may write to
 };
 
 class OsFileOps final : public FileOps {

@@ -1,9 +1,9 @@
-// The spool: the mounted file system that mail is delivered to, and the proof that it is the right one.
+// The spool: the mounted file system of the mail, and the check that it is the right file system.
 //
-// A file `.twinloft-spool` at the spool's root holds the volume's UUID as text. Every delivery opens the root
-// anew and reads the marker through that descriptor: an unmounted mount point, or another volume mounted
-// there, is noticed by the delivery itself, and the descriptor that was checked is the one it then works
-// beneath. Nothing is kept open between deliveries, so the spool can be unmounted at any time.
+// The file `.twinloft-spool` at the spool's root contains the volume's UUID as text. Every delivery opens the
+// root and reads the marker by this descriptor, and works below the same descriptor. So a delivery itself
+// detects an unmounted mount point, or another volume. No file is open between deliveries, so the spool can
+// be unmounted at any time.
 #pragma once
 
 #include <cstdint>
@@ -23,35 +23,33 @@ inline constexpr const char* spool_marker_name = ".twinloft-spool";
 
 struct SpoolConfig {
   std::string root;            // absolute, without "." and ".." parts
-  std::optional<Uuid> volume;  // the marker's UUID; nullopt: a plain directory, no marker is asked for
+  std::optional<Uuid> volume;  // the marker's UUID; nullopt: a plain directory without a marker
 };
 
-// The spool as one delivery sees it. `order` grows with every handle: an older handle sees every write error
-// that a younger one sees (the kernel reports errors since the descriptor was opened).
+// The open spool of a delivery. `order` grows with every handle: an older handle reports every write error
+// that a newer handle reports (the kernel reports errors since the descriptor was opened).
 struct SpoolHandle {
   Fd root;
   std::uint64_t order = 0;
-  std::uint64_t device = 0;  // st_dev: a group commit serves handles of one file system
+  std::uint64_t device = 0;  // st_dev: a group commit covers handles of the same file system
 };
 
 class Spool {
  public:
-  // Errors: a root that is not absolute. The marker is checked by open(), since the spool may be mounted
-  // later.
+  // Errors: the root is not absolute. open() checks the marker, since the spool may be mounted later.
   static Result<std::unique_ptr<Spool>> create(SpoolConfig config, FileOps& ops);
 
-  // Opens the root and checks the marker. Errors: Errc::unavailable where the root or its marker is absent,
-  // unreadable, or names another volume: 451 4.3.0.
+  // Opens the root and checks the marker. Errors: Errc::unavailable (451 4.3.0) if the root or the marker is
+  // missing or unreadable, or the marker is of another volume.
   Result<SpoolHandle> open();
 
-  // After a syncfs: that the spool's file system has not failed. Looks through the root and the marker: where
-  // this process may write to neither, an ext4 whose journal has failed is not noticed (sees_failure():
-  // false).
+  // Checks after a syncfs that the spool's file system has not failed, by the root and the marker. Without
+  // write permission on either, a failed journal of ext4 is not detected (sees_failure() is false).
   Status check_not_failed(const SpoolHandle& handle) const;
   bool sees_failure(const SpoolHandle& handle) const;
 
-  // `path` (absolute) relative to the root; Errc::denied where it lies outside, begins with ".twinloft-", or
-  // holds "..": 451 4.3.5.
+  // The path relative to the root. path: absolute. Errors: Errc::denied (451 4.3.5) if the path is outside of
+  // the root, begins with ".twinloft-", or contains "..".
   Result<std::string> relative(const std::string& path) const;
 
   const std::string& root() const { return config_.root; }
@@ -61,13 +59,13 @@ class Spool {
 
   SpoolConfig config_;
   FileOps* ops_;
-  std::mutex mutex_;  // makes `order` the order of the opens
+  std::mutex mutex_;  // so that `order` is the order of the opens
   std::uint64_t next_order_ = 1;
 };
 
-// Writes the marker durably into an existing directory; an existing marker with another UUID is an error.
+// Writes the marker durably into an existing directory. Errors: also an existing marker with another UUID.
 Status write_spool_marker(const std::string& root, const Uuid& volume);
-// Errc::not_found where there is none, Errc::corrupt where it is not a UUID.
+// Reads the marker. Errors: Errc::not_found (no marker), Errc::corrupt (not a UUID).
 Result<Uuid> read_spool_marker(const std::string& root);
 
 }  // namespace twinloft::lmtpd

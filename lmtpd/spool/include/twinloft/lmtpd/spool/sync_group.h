@@ -1,9 +1,9 @@
-// Group commit: one syncfs serves every delivery that waits at its start.
+// Group commit: a syncfs serves every delivery that waits at its start.
 //
-// A caller is served by a syncfs that *started* after it called, on a descriptor that is at least as old as
-// its own, so that an error of any write it made is reported to it. While one runs the next group gathers. An
-// error of a syncfs is the error of every member of its group: nobody can tell whose bytes were lost.
-// Thread-safe.
+// A caller is served by a syncfs that *started* after the call, on a descriptor that is at least as old as
+// the caller's, so that an error of any of its writes is reported. While a syncfs runs, the next group
+// gathers. An error of a syncfs is the error of every member of its group, since it is unknown whose bytes
+// were lost. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -20,13 +20,13 @@ namespace twinloft::lmtpd {
 class SyncGroup {
  public:
   explicit SyncGroup(FileOps& ops) : ops_(ops) {}
-  // `spool` was opened before the first write that is to be covered, and stays open during the call.
+  // spool: opened before the first write to be covered. It stays open during the call.
   Status sync(const SpoolHandle& spool);
 
   struct Counters {
     std::uint64_t rounds = 0;   // syncfs calls
-    std::uint64_t members = 0;  // callers served by them
-    std::uint64_t waiting = 0;  // callers inside sync() now
+    std::uint64_t members = 0;  // calls that they served
+    std::uint64_t waiting = 0;  // present calls of sync()
   };
   Counters counters() const;
 
