@@ -1,8 +1,7 @@
-// Which blocks of the volume have a newer content than the data area, and where it is: in a slot of the
-// arena, or all zeros. Data blocks and zero extents are disjoint: the newest put wins.
+// The blocks of the volume with newer content than in the data area, and its place: a slot of the arena, or
+// zeros. Data blocks and zero extents are disjoint: the newest put counts.
 //
-// Each entry carries a serial, so that the owner can drop an entry only if it is still the version that it
-// means.
+// Each entry has a serial, so that the owner can remove exactly the version that it means.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -39,19 +38,20 @@ class BlockIndex {
   std::size_t zero_extents() const { return zeros_.size(); }
   Found find(Lba lba) const;
 
-  void put_data(Lba lba, Slot slot, std::uint64_t serial);  // takes a reference of its own
+  void put_data(Lba lba, Slot slot, std::uint64_t serial);  // takes a reference
   void put_zeros(Lba lba, std::uint64_t blocks, std::uint64_t serial);
   void erase_data_if(Lba lba, std::uint64_t serial);
   void erase_zeros_if(Lba lba, std::uint64_t blocks, std::uint64_t serial);  // the parts within the range
   void clear();
 
-  // Whether anything was put there, or all was cleared, since the block has been watched. Few at a time.
+  // Watches a block. touched(): whether the block was put, or everything cleared, since watch(). For few
+  // blocks at a time.
   void watch(Lba lba) { watched_[lba.v] = false; }
   bool touched(Lba lba) const;
   void unwatch(Lba lba) { watched_.erase(lba.v); }
 
   const boost::unordered_flat_map<std::uint64_t, DataEntry>& data() const { return data_; }
-  // Zero extents that overlap the range, cut to it, in order.
+  // Appends the parts of zero extents within the range, in order.
   void zeros_within(Lba lba, std::uint64_t blocks, std::vector<ZeroExtent>& out) const;
 
  private:

@@ -1,9 +1,9 @@
-// Which blocks another replica may lack: a bitmap for each, kept by primary and secondaries alike, since any
-// of them may have to bring that replica up to date one day.
+// The blocks that another replica may lack: a bitmap for each replica, on the primary and on secondaries,
+// since each of them may later have to fill that replica.
 //
-// Meaning: that replica's content, if it is this history up to `since` at all (its own disk has to vouch for
-// that), differs from the content here at most in the marked blocks. A bit is set in memory when a record is
-// committed. Before the journal's tail passes a record its bits are durable; `since` moves, durably, before a
+// If the content of that replica is this history up to `since` (which its own disk must confirm), it differs
+// from the content here at most in the marked blocks. A bit is set in memory when a record is committed. The
+// bits of a record are durable before the journal's tail passes the record. `since` moves durably before a
 // bit is cleared on the disk.
 #pragma once
 
@@ -26,21 +26,22 @@ class DirtyMap {
   const std::vector<std::uint64_t>& words() const { return words_; }
 
   void mark(Lba lba, std::uint64_t blocks);
-  // That replica has everything up to here; `clean`: and no record behind it is committed here.
+  // That replica has everything up to `mark`. clean: no later record is committed here.
   void covered(const Epoch& epoch, const LogMark& mark, bool clean);
-  void forget();  // nothing is known of it any more
-  // It leaves, having everything that is committed here: marks from now on are kept apart from earlier marks,
-  // which go as soon as the superblock with this `since` is durable. So the marks are exactly what came after
-  // the parting, unless a crash comes before the pages that tell less are written.
+  void forget();  // that replica's content is unknown from now on
+  // That replica leaves, with everything that is committed here. Later marks are separate from earlier marks,
+  // which are removed once the superblock with this `since` is durable. So the marks are exactly the later
+  // blocks, unless a crash comes before the cleared pages are written.
   void part(const Epoch& epoch, const LogMark& mark);
   void since_is_durable(Lsn since);
 
-  // Pages that lack a mark on the disk; or those too that have marks there which are gone here.
+  // The pages to write: pages that lack a mark on the disk, or also pages with marks on the disk that are
+  // cleared here.
   enum class Pages { lacking, any_change };
   void write(Pages which, const Superblock& sb, std::vector<BitmapWrite>& out);
 
  private:
-  // On the disk: lacks a mark, has a mark that is gone here, has any mark at all.
+  // The page on the disk lacks a mark, has a mark that is cleared here, has any mark.
   enum PageState : std::uint8_t { lacks = 1, exceeds = 2, marked_there = 4 };
   std::span<const std::uint64_t> page(std::uint64_t no) const;
   void count_page(std::size_t no);
@@ -52,7 +53,7 @@ class DirtyMap {
   std::vector<std::uint8_t> pages_;   // PageState
   std::vector<std::uint8_t> marked_;  // pages with marks here
   std::uint64_t count_ = 0;
-  std::vector<std::uint64_t> fresh_;  // marked since part(), while that is not durable
+  std::vector<std::uint64_t> fresh_;  // marks since part(), until `since` is durable
 };
 
 }  // namespace twinloft::repl::core

@@ -1,5 +1,5 @@
-// What goes into the core and what comes out of it. The core performs nothing itself: the shell in daemon/,
-// or the simulator, performs the effects and reports each disk operation's end by its token.
+// The events and the effects of the core. The core performs no effect itself: the shell in daemon/ or the
+// simulator performs them, and reports the end of each disk operation by its token.
 #pragma once
 
 #include <optional>
@@ -25,14 +25,14 @@ using Token = std::uint64_t;
 
 enum class ClientOp : std::uint8_t { read, write, flush, trim, write_zeroes };
 
-// A request of a front end; same meaning as ports::IoRequest. `data` stays valid until the completion.
+// A request of a front end, as ports::IoRequest. `data` stays valid until Complete.
 struct ClientRequest {
   ClientOp op = ClientOp::read;
   bool fua = false;
   std::uint64_t offset = 0;  // bytes
   std::uint32_t length = 0;  // bytes
   std::byte* data = nullptr;
-  std::uint64_t id = 0;  // given back in Complete
+  std::uint64_t id = 0;  // returned in Complete
 };
 
 struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, BitmapWrite, SuperblockWrite
@@ -45,63 +45,61 @@ struct JournalReadDone {
   int error = 0;
   std::vector<std::byte> bytes;
 };
-struct PeerUp {  // authenticated, of this volume, empty of messages
+struct PeerUp {  // connected and authenticated, of this volume, before its first message
   ReplicaId peer = 0;
 };
 struct PeerDown {
   ReplicaId peer = 0;
 };
-struct PeerUnfit {  // it has proved itself, and is configured otherwise: there is no connection until both
-                    // agree
+struct PeerUnfit {  // authenticated, but with other settings: no connection until both agree
   ReplicaId peer = 0;
   std::string why;
-  bool other_arbiter = false;  // also that: either of the two may be promoted without the other
+  bool other_arbiter = false;  // the arbiters differ, so that each replica may be promoted without the other
 };
 struct PeerInput {
   ReplicaId peer = 0;
   PeerMessage message;
 };
-struct CheckpointNow {};  // write home all that is committed (clean stop)
+struct CheckpointNow {};  // write everything committed home (clean stop)
 
-// What the arbiter keeps: who writes, and which replicas hold everything that was acknowledged. It is changed
-// only by compare-and-swap; `attempt` tells one's own change from somebody else's equal one after an unknown
-// outcome.
+// The arbiter's value: the writer, and the replicas that have everything that was acknowledged. It is changed
+// only by compare-and-swap. After an unknown outcome, `attempt` distinguishes an own change from an equal
+// change of another replica.
 struct EpochValue {
   Epoch epoch;
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
   Uuid attempt;
-  bool by_force = false;  // an administrator overruled the value before; for as long as no durable record
-                          // tells
+  bool by_force = false;  // an operator has overruled the value before, and no durable record shows it yet
   bool operator==(const EpochValue&) const = default;
 };
 
 struct Promote {  // become primary; answered by CommandDone
   Token token = 0;
   bool force = false;
-  bool accept_loss = false;  // and although this replica's journal has lost what it had acknowledged
+  bool accept_loss = false;  // also if this replica's journal has lost acknowledged writes
 };
 struct Demote {  // the front ends are closed; become secondary once everything is on the in-sync replicas
   Token token = 0;
 };
-// Give up this side of a split brain: secondary only. Answered by CommandDone when it is done, or when it is
-// not to be.
+// Discard this side of a split brain, on a secondary. Answered by CommandDone at the end, or with the
+// refusal.
 struct Discard {
   Token token = 0;
-  bool force = false;  // although nothing of the history here was found in the winner's
+  bool force = false;  // also if the winner has nothing of this history
 };
 struct ArbiterAnswer {  // to an ArbiterRequest
   enum class Outcome : std::uint8_t {
-    granted,  // `desired` is the arbiter's value now
-    refused,  // the value is another one: `current`
-    unknown,  // no answer: it may have been applied, and may still be
+    granted,  // `desired` is now the arbiter's value
+    refused,  // the arbiter has another value: `current`
+    unknown,  // no answer: the change may have been applied, or may still be applied
   };
   Token token = 0;
   Outcome outcome = Outcome::unknown;
-  std::optional<EpochValue> current;  // nullopt: the arbiter holds none yet
-  std::string why;                    // for people, where the outcome is unknown
+  std::optional<EpochValue> current;  // nullopt: the arbiter has no value yet
+  std::string why;                    // for the administrator, if the outcome is unknown
 };
-struct Detach {};  // the device is taken away from its users: what waits, and what comes, fails with EIO
+struct Detach {};  // the device is taken away from its users: waiting and later requests fail with EIO
 
 using Event = std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerUnfit, PeerInput,
                            CheckpointNow, Detach, Promote, Demote, Discard, ArbiterAnswer>;
@@ -113,7 +111,7 @@ struct IoPiece {
   std::byte* data;
   std::uint32_t bytes;
 };
-// A piece right behind the last one in memory makes the last one longer.
+// Appends a piece. If it follows the last piece in memory, the last piece gets longer.
 inline void add_piece(std::vector<IoPiece>& pieces, std::byte* data, std::uint32_t bytes) {
   if (!pieces.empty() && pieces.back().data + pieces.back().bytes == data)
     pieces.back().bytes += bytes;
@@ -141,7 +139,7 @@ struct HomeRead {
   HomeOffset at;
   std::vector<IoPiece> pieces;
 };
-struct HomeWrite {  // may stay in the disk's cache until a HomeSync submitted after its end
+struct HomeWrite {  // may stay in the disk's cache until a HomeSync that is submitted after its end
   Token token;
   HomeOffset at;
   std::vector<IoPiece> pieces;
@@ -159,12 +157,11 @@ struct BitmapWrite {  // durable when done
   std::uint64_t offset = 0;  // bytes, on the journal device
   std::vector<std::byte> bytes;
 };
-struct SuperblockWrite {  // first copy, sync, second copy, sync
+struct SuperblockWrite {  // writes and syncs the first copy, then the second copy
   Token token;
   Superblock superblock;
 };
-struct ArchiveTail {  // keep these parts of the journal in a file of their own, durably: they are cut off
-                      // next
+struct ArchiveTail {  // copy these parts of the journal durably into a file, before they are cut off
   Token token;
   Lsn first, last;
   Epoch epoch;                                                 // of the last record
@@ -185,13 +182,13 @@ struct CommandDone {  // of Promote, Demote and Discard
 enum class Role : std::uint8_t { primary, secondary };
 struct RoleChange {
   Role role;
-  bool lost = false;  // no longer primary and not by request: the device is taken away from its users
+  bool lost = false;  // no longer primary without a request: the device is taken away from its users
 };
 struct Send {
   ReplicaId peer;
   PeerMessage message;
 };
-struct SendRecord {  // a RecordMessage whose body lies in the arena; consumed before the next step()
+struct SendRecord {  // a RecordMessage with its body in the arena; consumed before the next step()
   ReplicaId peer;
   Epoch epoch;
   std::uint32_t meta_bytes;
@@ -228,12 +225,12 @@ struct Notice {  // for log and events; rare
   bool serious;
   std::string text;
   NoticeKind kind = NoticeKind::other;
-  ReplicaId peer = 0;       // whom it is about, 0: nobody else
-  std::uint64_t epoch = 0;  // that it is about, 0: the one that the volume is in
+  ReplicaId peer = 0;       // the other replica of the event; 0: none
+  std::uint64_t epoch = 0;  // the epoch of the event; 0: the volume's present epoch
 };
 
-// One batch. perform_in_order() has the one legal order, which is that of the fields: nothing is completed
-// before what it rests on was handed over.
+// A batch of effects. perform_in_order() has the only legal order, which is that of the fields: an effect
+// comes after the effects that it depends on.
 struct Output {
   std::vector<JournalWrite> journal_writes;
   std::vector<JournalRead> journal_reads;
@@ -248,7 +245,7 @@ struct Output {
   std::vector<std::variant<Send, SendRecord>> sends;  // in order for each peer
   std::vector<ClosePeer> closes;
   std::vector<Notice> notices;
-  std::vector<Complete> completions;  // before a change of the role: they are the old one's last
+  std::vector<Complete> completions;  // before a change of the role, since they belong to the old role
   std::vector<RoleChange> role_changes;
   std::vector<CommandDone> commands;
   // Each vector keeps its storage.
@@ -266,9 +263,9 @@ struct Output {
   }
 };
 
-// Hands each effect to performer.perform(effect), which may move from it; an overload for each kind.
-// performer.all_sent() comes when the last message of the batch was handed over: until then the memory of
-// records that are sent stays as it is.
+// Calls performer.perform(effect) for each effect, with an overload for each kind, which may move from the
+// effect. Calls performer.all_sent() after the last message of the batch: until then, the memory of sent
+// records stays unchanged.
 template <class Performer>
 void perform_in_order(Output& out, Performer& performer) {
   auto each_of = [&](auto& effects) {

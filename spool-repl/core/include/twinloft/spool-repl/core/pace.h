@@ -1,14 +1,13 @@
-// How fast a resync may read, by what the clients' requests take meanwhile. It belongs to the reader: the
+// The rate at which a resync may read, by the latency of the clients' requests. It belongs to the reader: the
 // source of resyncs.
 //
-// A resync takes time of the disks and the link that clients wait for. The mean latency of their requests is
-// looked at every `interval`: where it is longer than it may be, the rate is halved, down to a floor, so that
-// a resync always ends; else it grows again, and faster while nobody asks for anything. It may be the target,
-// or twice what is usual without a resync: on a disk that is slower than the target a resync would be held up
-// for nothing otherwise. What is usual is learnt before a resync, and, while one is held up, from a rest that
-// it takes now and then.
+// A resync uses time of the disks and the link. Every `interval`, the mean latency of the clients' requests
+// is compared with a limit. Above the limit, the rate is halved, down to a minimum, so that a resync always
+// ends. Below, the rate grows, and grows faster without requests. The limit is the target, or twice the usual
+// latency without a resync, since a disk that is slower than the target would slow the resync down without
+// need. The usual latency is measured before a resync, and in pauses of a resync that is slowed down.
 //
-// The idea is that of DRBD's c-delay-target and c-min-rate; the latency is the clients'.
+// The idea is that of DRBD's c-delay-target and c-min-rate, with the latency of clients.
 #pragma once
 
 #include <algorithm>
@@ -24,12 +23,12 @@ class Pace {
   enum class Kind : std::uint8_t {
     flush,
     read
-  };  // judged each on its own: there may be many quick ones of the other
+  };  // each kind has its own limit, since fast requests of one kind would hide slow requests of the other
   static constexpr Duration interval = std::chrono::milliseconds(100);
   static constexpr std::uint64_t rate_first = 8u << 20, rate_max = 16ull << 30;  // bytes a second
-  static constexpr std::uint64_t read_min = 64u << 10;  // bytes that a smaller read counts as
+  static constexpr std::uint64_t read_min = 64u << 10;  // a smaller read counts as this many bytes
 
-  // `target` 0: as fast as it goes.
+  // target: 0 for no limit.
   Pace(Duration target, std::uint64_t rate_min) : target_(target), rate_min_(std::min(rate_min, rate_max)) {
     begin();
   }
@@ -38,20 +37,19 @@ class Pace {
   void note_suspended(Instant now) { suspended_until_ = now; }
   bool tells(Instant flush_since) const { return flush_since > suspended_until_; }
   void answered(Kind kind, Duration took);
-  // Call it whenever time may have passed. `working`: a resync is under way. True: judge() is due.
+  // Call it when time may have passed. working: a resync runs. True: judge() is due.
   bool advance(Instant now, bool working);
   struct Waiting {
-    std::array<std::optional<Instant>, 2> since;  // by kind: when the oldest request came that has no answer
-                                                  // yet
-    bool asked = false;                           // somebody waits, for whatever
+    std::array<std::optional<Instant>, 2> since;  // by kind: the time of the oldest request without an answer
+    bool asked = false;                           // any request waits
   };
   void judge(const Waiting& waiting);
-  // Whether more may be read now; then took() gets how much that was.
+  // Whether the resync may read now. After a read, call took() with its bytes.
   bool ready();
   void took(std::uint64_t bytes);
-  // When it is ready again; nullopt: it is.
+  // The time at which ready() becomes true again; nullopt: it is true.
   std::optional<Instant> next() const;
-  // Bytes a second, while that is what holds the resync up.
+  // The rate in bytes a second, while it slows the resync down.
   std::optional<std::uint64_t> held_to() const;
 
  private:
@@ -59,7 +57,7 @@ class Pace {
   struct Latency {
     Duration sum{0};
     std::uint64_t count = 0;
-    Duration usual{0};  // without a resync; 0: not known
+    Duration usual{0};  // without a resync; 0: unknown
   };
   bool off() const { return target_ == Duration(0); }
   bool resting() const { return rest_left_ > 0; }

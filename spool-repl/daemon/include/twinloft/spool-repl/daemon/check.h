@@ -1,5 +1,5 @@
-// What can be wrong with a configuration beyond its words: files that are missing, secrets that others can
-// read, names that nobody knows. Nothing is changed, and nothing that is being served is disturbed.
+// Checks a configuration against the machine: missing files, secrets that other users can read, names that
+// cannot be resolved. Nothing is changed, and served volumes are not disturbed.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@ namespace twinloft::repl::daemon {
 
 struct Findings {
   std::vector<std::string> errors;    // `serve` would refuse, or fail
-  std::vector<std::string> warnings;  // it would not, and somebody should know
+  std::vector<std::string> warnings;  // `serve` would work, but the administrator should know
 };
 
 // May look names up, which can take seconds.
 Findings check_volume(const VolumeSettings& settings);
 
-// Files and devices that two volumes would use.
+// Errors for files and devices that two volumes would use.
 Findings check_shared(const NodeSettings& node);
 
-// The shared secret, without the newline at its end; empty where none is configured. Errors: Errc::denied
-// (others may read it), Errc::invalid (too short), or why it can not be read.
+// The shared secret, without the newline at its end. Empty: none is configured. Errors: Errc::denied (other
+// users may read the file), Errc::invalid (too short), or the file cannot be read.
 Result<std::string> read_secret(const std::string& path);
 
 }  // namespace twinloft::repl::daemon

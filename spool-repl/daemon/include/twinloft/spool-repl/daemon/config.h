@@ -24,25 +24,25 @@ struct VolumeSettings {
   std::string name;
   std::string uuid;  // empty: `create` proposes one
   ReplicaId replica = 0;
-  core::Role role = core::Role::secondary;  // primary: promoted at start, as soon as that is allowed
-  bool role_as_before = false;  // the same, if this replica was the last primary as far as its log knows
+  core::Role role = core::Role::secondary;  // primary: promoted at the start, as soon as that is allowed
+  bool role_as_before = false;              // promoted if this replica was primary last, by its own log
   arbiter::Settings arbiter;
   core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;  // without an arbiter
   unsigned min_in_sync = 1;
   Duration slow_peer = std::chrono::seconds(20);
-  Duration resync_latency_target = std::chrono::milliseconds(20);  // of flushes and reads; 0: a resync goes
-                                                                   // as fast as it can
+  Duration resync_latency_target = std::chrono::milliseconds(20);  // of flushes and reads; 0: a resync does
+                                                                   // not slow down
   std::uint64_t resync_rate_min = 4u << 20;                        // bytes a second
-  Duration suspend_timeout{0};  // 0: a suspended volume waits as long as it takes
+  Duration suspend_timeout{0};  // 0: a suspended volume waits without limit
   std::string archive;          // directory for tails that are cut off; default: beside the journal
   std::uint64_t size = 0;       // bytes; used by `create`
   std::string data, journal;    // paths
-  std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` where it makes the file
+  std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` if it makes the file
   std::uint64_t arena = 256ull << 20;       // bytes
   std::string listen;
   std::string secret_file;
   std::string control;            // path of the control socket
-  bool status_everybody = false;  // who may ask it for status and events, beside root
+  bool status_everybody = false;  // every user may use status and events
   std::optional<gid_t> status_group;
   bool write_ack_durable = false;
   Duration seal_after = std::chrono::milliseconds(5);
@@ -61,7 +61,7 @@ struct NodeSettings {
   std::vector<VolumeSettings> volumes;
 };
 
-// Every error names file, line and key; all of them, a line each.
+// Errors: all errors of the file, a line each, with file, line and key.
 Result<NodeSettings> load_config(const std::string& path);
 
 }  // namespace twinloft::repl::daemon

@@ -1,5 +1,4 @@
-// One volume of a running node: its files, core, links, front ends and control socket, on one thread of its
-// own.
+// A volume of a running node: its files, core, links, front ends and control socket, on its own thread.
 #pragma once
 
 #include <functional>
@@ -13,9 +12,8 @@
 namespace twinloft::repl::daemon {
 
 struct StartHooks {
-  std::function<void()> before_control{};  // on another thread, when everything but the control socket is
-                                           // there
-  std::function<void()> late{};            // by start(), where it takes longer than `late_after`
+  std::function<void()> before_control{};  // on another thread, when only the control socket is missing
+  std::function<void()> late{};            // by start(), if it takes longer than `late_after`
   Duration late_after = std::chrono::seconds(10);
 };
 
@@ -26,22 +24,21 @@ class VolumeRunner {
   VolumeRunner(const VolumeRunner&) = delete;
   VolumeRunner& operator=(const VolumeRunner&) = delete;
 
-  // Recovers, opens links and front ends, and returns when the volume is served. Nothing is left behind on
-  // error.
+  // Recovers, opens links and front ends, and returns when the volume is served. After an error, nothing is
+  // left.
   Status start();
-  // Asks the volume to stop: front ends first, then everything written is made durable and brought home. With
-  // `force` a device that is still in use is taken away from its users. May be called from any thread,
-  // repeatedly.
+  // Requests the stop: front ends first, then all writes become durable, and are written home. force: a
+  // device that is in use is taken away from its users. May be called from any thread, and repeatedly.
   void request_stop(bool force);
   void wait();
-  // After wait(): it ended by itself, and why.
+  // After wait(): whether it has ended by itself, and the reason.
   bool failed() const;
   std::string failure() const;
-  // It was demoted, or another replica was promoted: whatever the configuration says, it is secondary when it
-  // is started again.
+  // It was demoted, or another replica was promoted. At its next start it is secondary, for every `role` of
+  // the configuration.
   bool stands_down() const;
-  // While it is served: where the peers are, and what proves them, from their next connection on. From any
-  // thread.
+  // Changes the addresses of the peers and the secret for their next connections. From any thread, while the
+  // volume is served.
   void reload(std::map<ReplicaId, std::string> addresses, std::string secret);
 
  private:
@@ -50,12 +47,13 @@ class VolumeRunner {
 };
 
 struct CreateOptions {
-  bool adopt = false;  // what the data area holds is the volume's content from now on; otherwise it is zeroed
-  bool overwrite = false;  // whatever is recognised on a block device may be destroyed
+  bool adopt = false;  // the content of the data area becomes the volume's content; otherwise it is zeroed
+  bool overwrite = false;  // recognised content of a block device may be destroyed
 };
 
-// The `create` command: makes journal and data area as configured. Returns what to tell the user. Errors:
-// conflict (a place holds something), unavailable (a device is in use): nothing was changed.
+// The command `create`: makes journal and data area as configured. Returns the text for the administrator.
+// Errors: Errc::conflict (a file or device has content), Errc::unavailable (a device is in use). Nothing was
+// changed then.
 Result<std::string> create_volume(const VolumeSettings& settings, const CreateOptions& options = {});
 
 }  // namespace twinloft::repl::daemon

@@ -1,5 +1,5 @@
-// Keeps one volume served, whatever becomes of the others: started on a thread of its own, and again after a
-// failure. While it is not served, its control socket says so.
+// Keeps a volume served, independent of other volumes: starts it on its own thread, and again after a
+// failure. While it is not served, its control socket reports that.
 #pragma once
 
 #include <functional>
@@ -23,14 +23,14 @@ inline constexpr Duration first_retry = std::chrono::seconds(5), last_retry = st
 
 class VolumeSupervisor {
  public:
-  struct Starting {};  // for the first time
+  struct Starting {};  // the first start
   struct Serving {};
   struct Failed {
     Error why;
-    bool was_served = false;  // since this process has started
+    bool was_served = false;  // since the start of this process
   };
-  struct Ended {          // as it was asked to
-    bool failed = false;  // and had failed before, or could not bring everything home
+  struct Ended {          // by request
+    bool failed = false;  // it had failed before, or could not write everything home
   };
   using State = std::variant<Starting, Serving, Failed, Ended>;
 
@@ -46,8 +46,8 @@ class VolumeSupervisor {
   VolumeSettings settings() const;
 
   void request_stop(bool force);
-  // New settings: what can change while it is served does at once, the rest with its next start. A volume
-  // that is not served is tried again now.
+  // New settings. Some take effect at once, the others at the next start. A volume that is not served is
+  // tried again now.
   void reload(VolumeSettings settings, std::string secret);
 
  private:
@@ -66,20 +66,20 @@ class VolumeSupervisor {
   const Duration late_after_;
   Fd wake_;  // eventfd: a stop, or another attempt
   mutable std::mutex mutex_;
-  VolumeSettings settings_;  // guarded by mutex_, as the rest is
+  VolumeSettings settings_;  // guarded by mutex_, as the members below
   State state_ = Starting{};
   std::shared_ptr<VolumeRunner> runner_;  // while it is served
   std::mutex stand_in_mutex_;
-  std::unique_ptr<StandIn> stand_in_;  // guarded by it: after a failure, or in a long start, until the volume
-                                       // has its control socket
-  bool has_control_ = false;           // guarded by it: that moment has come in this attempt
-  bool stands_down_ = false;           // see VolumeRunner
+  std::unique_ptr<StandIn> stand_in_;  // guarded by stand_in_mutex_: after a failure or in a long start,
+                                       // until the volume has its control socket
+  bool has_control_ = false;  // guarded by stand_in_mutex_: the volume has its control socket in this attempt
+  bool stands_down_ = false;  // see VolumeRunner
   bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false,
        attempting_ = false;
   std::thread thread_;
 };
 
-// Keys of the configuration that differ, and take effect only when the volume is started again.
+// The keys that differ, and take effect at the volume's next start.
 std::vector<std::string> keys_for_a_restart(const VolumeSettings& before, const VolumeSettings& now);
 
 }  // namespace twinloft::repl::daemon

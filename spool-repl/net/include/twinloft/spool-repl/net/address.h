@@ -1,4 +1,4 @@
-// TCP addresses as the configuration writes them: "10.0.0.1:7788", "[fd00::1]:7788", "[fe80::1%eth0]:7788",
+// TCP addresses of the configuration: "10.0.0.1:7788", "[fd00::1]:7788", "[fe80::1%eth0]:7788",
 // "node-b:7788".
 #pragma once
 
@@ -21,23 +21,25 @@ struct Address {
   bool is_wildcard() const;   // 0.0.0.0, [::]
   bool is_multicast() const;  // or broadcast
   std::uint16_t port() const;
-  // Whether nobody can listen at both: one address, or all of its kind, with one port.
+  // Whether both cannot be used for listening: the same port, with the same address or a wildcard of its
+  // kind.
   bool overlaps(const Address& other) const;
 };
 
-// What can be said of it without asking anybody. Errc::invalid: no host and port, or a link-local address
-// without its interface.
+// Checks the form, without a look-up. Errors: Errc::invalid (not a host and port, or a link-local address
+// without its interface).
 Status check_address(const std::string& text);
 
-// As check_address(), and whether one other machine can have it.
+// As check_address(), and that it can be the address of another machine.
 Status check_peer_address(const std::string& text);
 
-// Without asking anybody; nothing where the host is a name.
+// The address without a look-up; nothing if the host is a name.
 std::optional<Address> numeric_address(const std::string& text);
 
-// Every address that it has now, at least one. Looks names up, which may take minutes: never on the thread
-// that owns a volume. Errors: Errc::invalid as above, Errc::unavailable where no answer is to be got now.
+// All present addresses, at least one. Looks names up, which may take minutes, so do not call it on a
+// volume's owner thread. Errors: Errc::invalid as above, Errc::unavailable (the name cannot be resolved at
+// present).
 Result<std::vector<Address>> resolve_all(const std::string& text);
-Result<Address> resolve(const std::string& text);  // the first of them
+Result<Address> resolve(const std::string& text);  // the first address
 
 }  // namespace twinloft::repl::net

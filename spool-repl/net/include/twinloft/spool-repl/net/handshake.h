@@ -4,10 +4,10 @@
 //   dialer:  Hello (volume, size, replica id, features, settings that must agree, a nonce of its own), Proof
 //   called:  Hello, Proof
 //
-// A proof is an HMAC-SHA256 with the shared secret over who makes it and everything that was said before it,
-// so it is good for one pair of nonces and can not be sent back to its maker. The side that was called says
-// nothing of itself before the caller has proved itself. Without a secret (loopback only) the proofs are made
-// with an empty key, so that a side with a secret never accepts a side without.
+// A proof is an HMAC-SHA256 with the shared secret over its maker and all earlier messages. So it is valid
+// for one pair of nonces, and cannot be sent back to its maker. The called side sends nothing about itself
+// before the caller's proof. Without a secret (loopback only), the key is empty, so that a side with a secret
+// does not accept a side without.
 #pragma once
 
 #include <array>
@@ -32,36 +32,35 @@ struct Identity {
   Uuid volume;
   std::uint64_t volume_blocks = 0;
   ReplicaId replica = 0;
-  // What that peer must be configured alike in, see Agreement. Not set: nothing.
+  // The settings that must be equal to the peer's, see Agreement. Empty: none.
   std::function<std::string(ReplicaId peer)> settings{};
 };
 
 class Handshake {
  public:
   enum class Direction : std::uint8_t { dialed = 1, accepted = 2 };
-  // `expect`: the replica that was dialed; 0 where any other replica of the volume may be calling.
+  // expect: the replica that was dialed; 0 for any other replica of the volume.
   Handshake(const Identity& self, std::string secret, Direction direction, ReplicaId expect, Random& random);
 
-  // Messages to send now, also where receive() has just failed: type and payload.
+  // A message to send, also after an error of receive().
   struct Message {
     std::uint16_t type;
     std::vector<std::byte> payload;
   };
   std::vector<Message> take_output() { return std::exchange(output_, {}); }
 
-  // True once the other side is known and has proved itself. Errc::denied: a wrong proof; Errc::conflict: it
-  // does not fit what this side is, and has proved that it may know why; Errc::corrupt: not this protocol.
+  // True once the other side is authenticated. Errors: Errc::denied (a wrong proof), Errc::conflict (the
+  // authenticated side does not fit, and gets the reason), Errc::corrupt (not this protocol).
   Result<bool> receive(std::uint16_t type, ByteSpan payload);
-  ReplicaId peer() const { return peer_.replica; }  // 0: not known yet
-  // It has proved itself, and has another size or other settings than this side: until that is mended there
-  // is nothing between the two.
+  ReplicaId peer() const { return peer_.replica; }  // 0: unknown
+  // The authenticated side has another size or other settings. No connection is possible until both agree.
   bool disagrees() const { return disagrees_; }
-  bool has_other_arbiter() const { return other_arbiter_; }  // and that is among it
-  // The dialer has proved itself and waits for the other side to do so.
+  bool has_other_arbiter() const { return other_arbiter_; }  // the arbiter is one of the differences
+  // Whether the dialer has sent its proof, and waits for the other side's.
   bool waits_for_proof() const { return direction_ == Direction::dialed && phase_ == Phase::hello; }
 
  private:
-  // Of the side that was called: hello, proof, done. Of the dialer: challenge, hello, proof, done.
+  // The called side: hello, proof, done. The dialer: challenge, hello, proof, done.
   enum class Phase { challenge, hello, proof, done };
   std::vector<std::byte> hello(ReplicaId peer) const;
   Status take_challenge(ByteSpan payload);
@@ -81,8 +80,8 @@ class Handshake {
   Phase phase_;
   std::array<std::byte, 32> nonce_{};
   std::vector<std::byte> challenge_, own_hello_, peer_hello_;  // as sent
-  std::uint64_t required_ = 0;                                 // features that the peer requires
-  ReplicaId wanted_ = 0;                                       // that the peer has dialed, 0: any
+  std::uint64_t required_ = 0;                                 // the features that the peer requires
+  ReplicaId wanted_ = 0;                                       // the replica that the peer has dialed; 0: any
   std::string peer_settings_;
   bool disagrees_ = false;
   bool other_arbiter_ = false;

@@ -1,16 +1,14 @@
-// All connections of one volume to its peers: listening, dialing again and again, messages in and out.
+// All connections of a volume to its peers: listens, dials repeatedly, sends and receives messages.
 //
-// Of two replicas the one with the lower id dials. Everything happens on the loop's thread, except that names
-// are looked up on threads of their own: at each attempt, so that a changed address is followed. What cannot
-// be listened on now is tried again.
+// The replica with the lower id dials. All calls are on the loop's thread. Names are looked up on other
+// threads, at each attempt, so that a changed address is followed. If listening fails, it is tried again.
 //
-// A connection is `up` once data of full size has got through in both directions: nobody waits for a path
-// that drops it. After a connection over which data did not get through, the next attempt waits longer each
-// time.
+// A connection is `up` once data of full size has arrived in both directions, so that no client waits for a
+// path that drops large packets. After each connection without such data, the next attempt waits longer.
 //
-// Callers that have not proved themselves get little: a few connections for each address and for all of them,
-// a short time, a few lines in the log. Where there are too many, the oldest one of the address with the most
-// goes: the peer proves itself within a round trip, so it gets through whatever other callers do.
+// Unauthenticated callers have limits: connections of each address and of all, time, and lines in the log. If
+// there are too many, the oldest connection of the address with most of them is closed. A peer needs a single
+// round trip to authenticate, so other callers cannot keep it out.
 #pragma once
 
 #include <functional>
@@ -41,28 +39,28 @@ struct NetOptions {
   std::string listen;
   std::string secret;  // empty: loopback addresses only
   std::vector<NetPeer> peers;
-  Duration timeout = std::chrono::seconds(6);         // without a word from the peer: it is lost
-  Duration handshake = std::chrono::seconds(3);       // what a caller has to prove itself, at most `timeout`
-  std::size_t unsent_bytes_max = 128u << 20;          // that an established peer does not take
-  Duration redial = std::chrono::milliseconds(500);   // after a lost connection
-  Duration redial_refused = std::chrono::seconds(3);  // after a refusal by either side
-  Duration redial_max = std::chrono::seconds(60);     // after connections over which data did not get through
-  Duration lookup_pause_max = std::chrono::seconds(5);  // after names that could not be looked up
+  Duration timeout = std::chrono::seconds(6);        // without a message of the peer, until it counts as lost
+  Duration handshake = std::chrono::seconds(3);      // for a caller's authentication; at most `timeout`
+  std::size_t unsent_bytes_max = 128u << 20;         // for an authenticated peer that does not read
+  Duration redial = std::chrono::milliseconds(500);  // after a lost connection
+  Duration redial_refused = std::chrono::seconds(3);    // after a refusal by either side
+  Duration redial_max = std::chrono::seconds(60);       // after connections without data of full size
+  Duration lookup_pause_max = std::chrono::seconds(5);  // after failed look-ups of names
   Duration listen_again = std::chrono::seconds(1);
   std::function<Result<std::vector<Address>>(const std::string&)> resolve = resolve_all;  // called on any
                                                                                           // thread
 };
 
-// All of them come from the loop, none from within a call of the owner's: where send() or flush() finds a
-// connection broken, `down` comes on a later turn. What the owner hands over in one go rests on memory that
-// its answer may free.
+// Called from the loop, and not within a call of the owner: if send() or flush() detects a broken connection,
+// `down` comes in a later turn, since the owner may free the memory of the batch in its answer.
 struct NetEvents {
   std::function<void(ReplicaId)> up;
   std::function<void(ReplicaId)> down;
   std::function<void(ReplicaId, PeerMessage)> message;
-  // A connection failed, and why; each reason once in a row. 0: of a caller that is not known to be a peer.
+  // A connection has failed, with the reason; a repeated reason is reported once. 0: of a caller that is not
+  // a known peer.
   std::function<void(ReplicaId, const std::string&)> notice;
-  // A peer has proved itself, and is configured otherwise. Told at each attempt.
+  // An authenticated peer has other settings. Called at each attempt.
   std::function<void(ReplicaId, const std::string&, bool other_arbiter)> unfit{};
 };
 
@@ -73,25 +71,24 @@ class PeerNet {
   PeerNet(const PeerNet&) = delete;
   PeerNet& operator=(const PeerNet&) = delete;
 
-  // Errors: Errc::invalid (no address, or no secret and not loopback). Starts dialing, and listening as soon
-  // as that is possible.
+  // Starts dialing and listening. Errors: Errc::invalid (a wrong address, or no secret outside of loopback).
   Status start();
 
   void send(ReplicaId peer, const PeerMessage& message);
-  // A RecordMessage whose body lies elsewhere; `pieces` must stay unchanged until flush().
+  // Sends a RecordMessage without a copy of its body. `pieces` must stay unchanged until flush().
   void send_record(ReplicaId peer, const Epoch& epoch, std::uint32_t meta_bytes,
                    std::span<const ByteSpan> pieces);
   void flush();
-  void close(ReplicaId peer, const std::string& reason);  // by our own decision: dialed again after
-                                                          // redial_refused
-  // Unwanted: closed, not dialed, and a call from there is refused. All peers are wanted at first.
+  void close(ReplicaId peer, const std::string& reason);  // the peer is dialed again after redial_refused
+  // An unwanted peer's connection is closed; it is not dialed, and its calls are refused. At first, all peers
+  // are wanted.
   void set_wanted(ReplicaId peer, bool wanted);
   bool is_wanted(ReplicaId peer) const;
-  // Both are for connections to come. `address` is one that check_address() takes.
+  // Both apply to later connections. address: valid by check_address().
   void set_address(ReplicaId peer, const std::string& address);
   void set_secret(const std::string& secret) { options_.secret = secret; }
-  // Why there is no connection: the last notice of that peer, why nobody can call here, or whose name is
-  // being looked up. Empty while there is a connection, and before anything was tried.
+  // Why the peer is not connected: its last notice, why listening fails, or which name is being looked up.
+  // Empty while it is connected, and before the first attempt.
   std::string trouble(ReplicaId peer) const;
 
  private:
@@ -102,12 +99,12 @@ class PeerNet {
     bool up = false;
     bool wanted = true;
     bool looking_up = false;
-    unsigned attempts = 0;                   // with the addresses of its name in turn
-    unsigned lookups_failed = 0, stuck = 0;  // in a row
+    unsigned attempts = 0;                   // each with the next address of its name
+    unsigned lookups_failed = 0, stuck = 0;  // one after the other
     Instant up_since;
     std::string last_notice;
   };
-  struct Caller {  // accepted, handshake not finished; in order of arrival
+  struct Caller {  // an accepted connection before the end of its handshake, in order of arrival
     std::shared_ptr<Connection> connection;
     std::string host;
   };
@@ -147,12 +144,13 @@ class PeerNet {
   std::string listen_trouble_;
   std::vector<Peer> peers_;
   std::vector<Caller> callers_;
-  std::vector<ReplicaId> downs_;                 // to be told
+  std::vector<ReplicaId> downs_;                 // to be reported by `down`
   std::vector<std::vector<std::byte>> encoded_;  // payloads of the batch between two flushes
   ports::Loop::TimerId accept_timer_ = 0;
   unsigned caller_notices_ = 0, caller_notices_left_out_ = 0;  // of this minute
   Instant caller_notices_since_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls look at it first
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls do nothing after the object is
+                                                                // destroyed
 };
 
 }  // namespace twinloft::repl::net

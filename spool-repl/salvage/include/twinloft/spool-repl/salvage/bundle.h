@@ -1,4 +1,4 @@
-// The mail of a losing replica as a directory that can be carried to the winner: docs/formats/salvage.md.
+// The mail of the losing replica as a directory that can be copied to the winner: docs/formats/salvage.md.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,18 @@
 
 namespace twinloft::repl::salvage {
 
-// Where the histories parted, for the records: nothing is decided by it. Zero where it is not known.
+// The parting of the histories, for information alone. Zero: unknown.
 struct Parting {
-  std::uint32_t loser = 0;  // replica whose mail this is
-  std::uint64_t lsn = 0;    // last LSN that both histories have
-  std::uint64_t epoch = 0;  // counter and id of the epoch that LSN is of
+  std::uint32_t loser = 0;  // the replica of the mail
+  std::uint64_t lsn = 0;    // the last common LSN
+  std::uint64_t epoch = 0;  // counter and id of the epoch of this LSN
   Uuid epoch_id;
   bool operator==(const Parting&) const = default;
 };
 
-// What could not be taken, or looked at.
+// A file or directory that could not be taken or read.
 struct ExtractProblem {
-  std::string path;  // below the tree's root, as the file system has it: any bytes
+  std::string path;  // below the tree's root; may contain any bytes
   std::string what;  // a sentence for the administrator
   bool operator==(const ExtractProblem&) const = default;
 };
@@ -72,20 +72,20 @@ inline constexpr const char* bundle_manifest_name = "manifest";
 
 class BundleWriter {
  public:
-  // Makes the directory, or takes over what an extraction that did not end has left in it. Errors:
-  // Errc::conflict where it holds a finished bundle or something else, Errc::unavailable where another
-  // extraction is writing it, Errc::denied where another user made it, or can write to it.
+  // Makes the directory, or continues in that of an interrupted extraction. Errors: Errc::conflict (the
+  // directory has a complete bundle or other content), Errc::unavailable (another extraction uses it),
+  // Errc::denied (it belongs to another user, or another user can write to it).
   static Result<BundleWriter> create(const std::string& path, FileOps& ops);
 
   struct Added {
     std::uint64_t bytes = 0;
     Sha256 file, content;
-    std::optional<Error> unreadable;  // the source could not be read; nothing is kept of it
+    std::optional<Error> unreadable;  // the source could not be read, and nothing of it is kept
   };
-  // Copies an open file to messages/NUMBER, at most `bytes` of it. Errors are those of the bundle.
+  // Copies at most `bytes` of an open file to messages/NUMBER. Errors: of the bundle.
   Result<Added> add(int source, std::uint64_t number, std::uint64_t bytes);
 
-  // Makes everything durable, and then the manifest, without which the directory is no bundle.
+  // Makes everything durable, and then writes the manifest, without which the directory is not a bundle.
   Status finish(const Manifest& manifest);
 
  private:
@@ -102,14 +102,14 @@ class BundleWriter {
 
 class Bundle {
  public:
-  // Errors: Errc::not_found, it is no bundle; Errc::unavailable, its extraction has not ended; Errc::corrupt;
-  // Errc::denied, it is not this user's alone.
+  // Errors: Errc::not_found (not a bundle), Errc::unavailable (its extraction has not ended), Errc::corrupt,
+  // Errc::denied (other users can write to it).
   static Result<Bundle> open(const std::string& path);
 
   const Manifest& manifest() const { return manifest_; }
-  // Positioned at 0. Errors: Errc::corrupt where the file's length is not the manifest's.
+  // Opens the message's file, at position 0. Errors: Errc::corrupt if its length differs from the manifest.
   Result<Fd> open_message(const Message& message) const;
-  // Reads the content and compares both digests. Errors: Errc::corrupt, naming the file.
+  // Reads the content, and compares both digests. Errors: Errc::corrupt with the file.
   Result<ContentDigest> verify(const Message& message) const;
 
  private:

@@ -1,10 +1,9 @@
-// Delivers a bundle's mail to the winner, each message once, however often it is run and wherever it was
-// ended.
+// Delivers a bundle's mail to the winner, each message once, also after repeated and interrupted runs.
 //
-// For each message: the ledger says whether it was done; the user's Maildir, whether it is there (an MTA may
-// have tried again on the winner's side; an earlier run may have ended between a delivery and its record);
-// only then is it delivered, between two records. docs/spool-repl.md says what an administrator sees of it,
-// docs/formats/salvage.md why it is safe.
+// For each message, the ledger shows whether an earlier run has delivered it. The user's Maildir shows
+// whether it is there: an MTA may have delivered it to the winner, or an earlier run may have ended between a
+// delivery and its record. Otherwise the message is delivered, between two records. docs/spool-repl.md
+// describes the command, docs/formats/salvage.md explains why it is safe.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +21,21 @@ namespace twinloft::repl::salvage {
 
 enum class Fate : std::uint8_t {
   delivered,
-  already_there,    // the winner has that content in one of the user's folders
-  done_before,      // says the ledger
+  already_there,    // the winner has the content in one of the user's folders
+  done_before,      // by the ledger
   copy_of_another,  // the bundle has the same content for the same user, which is delivered once
-  left_deleted,     // may have been on its way; the winner had it, and deleted it
-  left_uncertain,   // may have been on its way, and those are not to be delivered
+  left_deleted,     // may have been in flight at the parting; the winner had it, and deleted it
+  left_uncertain,   // may have been in flight at the parting, and such mail is not delivered
   would_deliver,    // a dry run
-  deferred,         // refused for now: run it again
-  refused,          // refused for good
-  unknown,          // handed over without a reply: the next run looks whether it is there
-  failed,           // could not be delivered, or not be looked for
-  not_tried,        // an earlier one showed that nothing can be delivered now
+  deferred,         // refused temporarily: run it again
+  refused,          // refused permanently
+  unknown,          // sent without a reply: the next run looks for it
+  failed,           // could not be delivered or looked for
+  not_tried,        // an earlier message has shown that nothing can be delivered now
 };
 inline constexpr std::size_t fates = 12;
 std::string_view to_string(Fate fate);  // "delivered", "already-there", ...
-// Neither delivered nor settled otherwise: mail that the winner still lacks, or may lack.
+// Whether the winner lacks the message, or may lack it.
 bool is_open(Fate fate);
 
 struct MessageFate {
@@ -46,10 +45,10 @@ struct MessageFate {
 };
 
 struct DeliverOptions {
-  std::string domain;  // for users whose layout knows none: "ann" is ann@domain
+  std::string domain;  // for users without a domain in the layout: "ann" is ann@domain
   bool dry_run = false;
-  bool uncertain = true;  // false: leave what may have been on its way
-  // true: do not ask for the spool's marker, nor whether it is the loser's own
+  bool uncertain = true;  // false: leave mail that may have been in flight at the parting
+  // true: do not check the spool's marker, and whether the spool is the loser's
   bool any_spool = false;
 };
 
@@ -63,12 +62,12 @@ struct DeliverReport {
 // Makes the target for a spool whose root is open; both arguments outlive it.
 using MakeTarget = std::function<std::unique_ptr<Target>(int root, FileOps& ops)>;
 
-// `spool`: the winner's, mounted. `progress` may be empty. `ops` null: the operating system.
+// spool: of the winner, mounted. progress: may be empty. ops: null for the operating system.
 //
-// Errors are those by which nothing was delivered: the bundle is damaged, the directory is not the bundle's
-// volume (its marker .twinloft-spool) or the loser's own, the ledger can not be used, or Errc::unavailable:
-// another run is under way. A ledger that fails in the middle ends the run: the rest is not_tried, and a note
-// says why.
+// Errors: nothing was delivered. The bundle is damaged, the directory is not the bundle's volume (its marker
+// .twinloft-spool) or is the loser's, the ledger cannot be used, or another run is in progress
+// (Errc::unavailable). If the ledger fails later, the run ends: the other messages are not_tried, and a note
+// has the reason.
 Result<DeliverReport> deliver(const Bundle& bundle, const std::string& spool, const MakeTarget& make_target,
                               const DeliverOptions& options,
                               const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,

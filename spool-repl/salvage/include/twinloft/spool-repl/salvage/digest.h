@@ -1,12 +1,11 @@
-// The identity of a message: a digest of its content, which stays the same when the message is delivered once
-// more.
+// The identity of a message: a digest of its content, which does not change when the message is delivered
+// again.
 //
-// A delivery prepends trace fields, and turns line ends around. So the digest is taken of the content behind
-// the leading fields that final delivery writes, with every line end as LF; docs/formats/salvage.md has the
-// rule and its reasons.
+// A delivery prepends trace fields, and converts line ends. So the digest is of the content after the leading
+// fields of final delivery, with LF line ends. docs/formats/salvage.md has the rule and its reasons.
 //
-// SHA-256, since mail is written by strangers: of a hash without that strength a sender could make a message
-// with the digest of another message, which would then count as delivered.
+// The hash is SHA-256, since senders are strangers: with a weaker hash, a sender could make a message with
+// the digest of another message, which would then count as delivered.
 #pragma once
 
 #include <array>
@@ -40,15 +39,15 @@ class Sha256Hasher {
   std::unique_ptr<State> state_;
 };
 
-// The trace is looked for in so many bytes at a message's start; what of it lies behind them is content.
+// The trace is searched in these bytes at a message's start. Later fields are content.
 inline constexpr std::size_t trace_bytes_max = 8192;
-// The first bytes of the content, whose digest tells most messages apart without reading them to the end.
+// The first bytes of the content. Their digest distinguishes most messages without reading them to the end.
 inline constexpr std::size_t head_bytes = 4096;
 
-// Bytes of the leading trace fields. `start`: the message's first bytes, trace_bytes_max of them or more;
-// where it has fewer, `all` of it.
+// The number of bytes of the leading trace fields. start: at least the first trace_bytes_max bytes of the
+// message, or with `all` the whole message.
 std::size_t trace_length(std::string_view start, bool all);
-// These fields without those that name a recipient, for a message that is delivered once more.
+// The fields without those that name a recipient, for a repeated delivery.
 std::string without_delivered_to(std::string_view trace);
 
 struct ContentDigest {
@@ -58,13 +57,13 @@ struct ContentDigest {
   std::uint64_t lines = 0;  // of the content
   bool operator==(const ContentDigest&) const = default;
 
-  // What the size of a file that holds this content lies between: it may have a trace, CRLF line ends (with a
-  // CR too many in each), and no last line end.
+  // The limits of the size of a file with this content: it may have a trace, CRLF line ends (with one more CR
+  // each), and no last line end.
   std::uint64_t file_bytes_min() const { return bytes == 0 ? 0 : bytes - 1; }
   std::uint64_t file_bytes_max() const { return bytes + 2 * lines + trace_bytes_max; }
 };
 
-// Takes a message's bytes in any pieces.
+// Computes the digest of a message, for any split of its bytes.
 class ContentHasher {
  public:
   void update(ByteSpan data);
@@ -76,7 +75,7 @@ class ContentHasher {
   void take(std::string_view raw);
   void put(std::string_view text);
 
-  std::string start_;  // until it is known where the trace ends
+  std::string start_;  // until the end of the trace is known
   bool started_ = false, head_taken_ = false;
   std::size_t pending_cr_ = 0;
   char last_ = '\n';
@@ -84,7 +83,7 @@ class ContentHasher {
   ContentDigest out_;
 };
 
-// Of the file from its beginning (pread). Errors: Errc::io with the errno.
+// The digest of the whole file (pread(2)). Errors: Errc::io with the errno.
 Result<ContentDigest> digest_file(int fd);
 
 }  // namespace twinloft::repl::salvage

@@ -1,6 +1,6 @@
-// The operations that make what salvage promises durable, as a seam: production uses OsFileOps, one system
-// call a function. Tests end the process at each of them, or have it fail. All names are single ones below an
-// open directory.
+// The file operations of salvage as an interface. Production uses OsFileOps, with one system call in each
+// function. Tests end the process at each operation, or make it fail. All names are single components below
+// an open directory.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +37,7 @@ class FileOps {
   virtual Status sync(int fd) = 0;  // of a file or a directory
   virtual Status sync_file_system(int fd) = 0;
   virtual Status make_directory(int dir, const std::string& name) = 0;  // mode 0700; EEXIST is an error
-  // Fails with EEXIST rather than replace `to`.
+  // EEXIST: `to` exists, and is not replaced.
   virtual Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
   virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status remove(int dir, const std::string& name) = 0;

@@ -1,13 +1,13 @@
-// Where a user's Maildir lies in the spool, read in both directions.
+// The layout of Maildirs in a spool: from a path to the user, and from the user to the path.
 //
-// A layout is a path below the spool's root with variables, each within one part of the path:
-//   %u, %address%     the address ("ann@example.org"; without a domain the local part alone)
+// A layout is a path below the spool's root with variables, each within one component of the path:
+//   %u, %address%     the address ("ann@example.org"; without a domain, the local-part)
 //   %n, %user%        the local part
 //   %d, %domain%      the domain
-//   %1n, %2d          the first characters of it, for spools that are spread over directories
+//   %1n, %2d          the first characters of these, for spools with hashed directories
 //   %%                a percent sign
-// "%d/%n/Maildir", "%u", "%n" and "%d/%1n/%n" are examples. The long names are as lmtpd has them, the others
-// as Dovecot.
+// Examples: "%d/%n/Maildir", "%u", "%n", "%d/%1n/%n". The long names are those of lmtpd, the short names
+// those of Dovecot.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@ namespace twinloft::repl::salvage {
 
 class Layout {
  public:
-  // Errors: Errc::invalid, with the place: an unknown variable, an absolute path, "..", no variable for the
-  // local part.
+  // Errors: Errc::invalid with the position. An unknown variable, an absolute path, "..", or no variable for
+  // the local-part.
   static Result<Layout> parse(std::string_view text);
 
-  // The address of the user whose Maildir is `path` (below the root, without a slash at either end).
+  // The address of the user with the Maildir `path` (below the root, without a slash at its ends).
   std::optional<std::string> user_of(std::string_view path) const;
   // Whether `path` could be such a Maildir, or a directory above one.
   bool may_lead_to_maildir(std::string_view path) const;
-  // How many parts of a Maildir's path tell one user from another: behind the last variable all are the same.
+  // The number of components of a Maildir's path that differ between users, up to the last variable.
   std::size_t user_depth() const;
-  // "" where the address has not what the layout needs, or would lead elsewhere ("..", a slash, control
-  // bytes).
+  // The path of the user's Maildir. Empty: the address lacks a part of the layout, or a part cannot be a path
+  // component (such as ".." or a slash).
   std::string path_of(std::string_view address) const;
 
  private:
   struct Piece {
     char variable = 0;      // 'u', 'n', 'd'; 0: literal
-    std::size_t width = 0;  // 0: all of it
+    std::size_t width = 0;  // in characters; 0: all
     std::string literal;
   };
-  using Part = std::vector<Piece>;  // one part of the path
+  using Part = std::vector<Piece>;  // a component of the path
   struct Values {
     std::string address, local, domain;
   };

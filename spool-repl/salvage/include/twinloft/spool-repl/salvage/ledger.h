@@ -1,10 +1,10 @@
-// What of a losing side's mail was delivered to the winner: a file in the winner's spool, replicated like
-// everything there.
+// The ledger of the losing side's mail that was delivered to the winner: a file in the winner's spool, which
+// is replicated with it.
 //
-// Its records are never changed, each is durable before what comes next, and the last one of a (Maildir,
-// content) counts: `intent` before a delivery is begun, then what became of it. An intent that stands alone
-// says that the process ended in between: the Maildir itself has to be asked. docs/formats/salvage.md has the
-// format and the whole protocol.
+// Records are not changed. Each record is durable before the next step, and the last record of a pair
+// (Maildir, content) counts: `intent` before a delivery, then its outcome. An intent without an outcome means
+// that the process has ended in between, and the Maildir itself must be searched. docs/formats/salvage.md has
+// the format and the protocol.
 #pragma once
 
 #include <cstdint>
@@ -21,45 +21,44 @@
 namespace twinloft::repl::salvage {
 
 enum class Mark : std::uint8_t {
-  intent,     // is about to be delivered
-  delivered,  // is durable in the Maildir, or acknowledged by the LMTP server
-  present,    // was there already
-  undone,     // was not delivered, for certain
+  intent,     // the delivery is about to begin
+  delivered,  // durable in the Maildir, or acknowledged by the LMTP server
+  present,    // was in the Maildir already
+  undone,     // certainly not delivered
 };
 
 struct LedgerKey {
-  std::string maildir;  // path below the spool's root: however layouts name the user, it is the same
+  std::string maildir;  // the path below the spool's root, which does not depend on the layout
   Sha256 content;
   auto operator<=>(const LedgerKey&) const = default;
 };
 
 struct LedgerContent {
-  std::map<LedgerKey, Mark> marks;  // the last one of each
-  std::uint64_t good_bytes = 0;     // 0: not even the first line is whole
-  bool torn = false;                // behind these lies the beginning of a record that was being written
+  std::map<LedgerKey, Mark> marks;  // the last mark of each key
+  std::uint64_t good_bytes = 0;     // of complete records; 0: the first line is not complete
+  bool torn = false;                // an incomplete record follows
 };
 
 inline constexpr const char* ledger_directory_name = ".twinloft-salvage";
 inline constexpr const char* ledger_file_name = "ledger";
 
 std::string ledger_first_line();
-// The record as it stands at `offset` of the file, with its line end.
+// The record for `offset` of the file, with its line end.
 std::string encode_ledger_record(const LedgerKey& key, Mark mark, std::uint64_t offset);
 // Errors: Errc::corrupt with the line, Errc::invalid for another version.
 Result<LedgerContent> decode_ledger(std::string_view text);
 
 class Ledger {
  public:
-  // Of the spool whose root is `root`; made where there is none. Held until the object goes:
-  // Errc::unavailable where another process has it. Errc::denied where its directory is not this process's
-  // own.
+  // Opens or creates the ledger of the spool with this root, and locks it until the destructor. Errors:
+  // Errc::unavailable (another process has the lock), Errc::denied (the directory belongs to another user).
   static Result<Ledger> open(int root, FileOps& ops);
-  // For looking only: makes and changes nothing, and waits for nobody. append() is an error.
+  // Opens the ledger for reading, without a lock or a change. append() is an error.
   static Result<Ledger> open_to_look(int root);
 
   std::optional<Mark> find(const LedgerKey& key) const;
-  // Durable when it returns. After an error the object takes nothing more: what the file holds is known to
-  // the next open().
+  // Appends a record durably. After an error, every later call fails, since only the next open() knows the
+  // file's content.
   Status append(const LedgerKey& key, Mark mark);
   bool was_torn() const { return content_.torn; }
 

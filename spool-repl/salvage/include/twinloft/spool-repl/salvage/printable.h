@@ -1,4 +1,4 @@
-// Mail users name files, folders and more, and terminals obey some bytes.
+// Text of mail users, such as names of files and folders, in a form that is safe for terminals.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace twinloft::repl::salvage {
 
-// Any bytes as text that can be shown: what is not printable ASCII, and a backslash, becomes \xNN.
+// Replaces bytes that are not printable ASCII, and backslashes, by \xNN.
 std::string printable(std::string_view bytes);
 
 }  // namespace twinloft::repl::salvage

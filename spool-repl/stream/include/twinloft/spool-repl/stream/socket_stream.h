@@ -9,12 +9,12 @@ namespace twinloft::repl::stream {
 
 class SocketStream final : public Stream {
  public:
-  enum class Begin { open, connecting };  // `connecting`: the socket's connect() is still under way
-  // `keep`: close() closes the descriptor only. `cut`: it shuts both directions first, for a socket that the
-  // loop may hold a turn longer.
+  enum class Begin { open, connecting };  // connecting: connect(2) has not completed
+  // keep: close() only closes the descriptor. cut: close() shuts both directions first, for a socket that the
+  // loop may hold one turn longer.
   enum class AtClose { keep, cut };
 
-  // `socket` is non-blocking. Options of the socket are its maker's to set.
+  // socket: non-blocking, with its options set by the caller.
   SocketStream(ports::Loop& loop, Fd socket, Begin begin = Begin::open, AtClose at_close = AtClose::keep);
   ~SocketStream() override;
 
@@ -37,7 +37,7 @@ class SocketStream final : public Stream {
   State state_;
   AtClose at_close_;
   unsigned wanted_ = 0;
-  unsigned watched_ = 0;  // what the loop was told
+  unsigned watched_ = 0;  // the interest of the loop's watch
   Events events_;
 };
 

@@ -1,12 +1,12 @@
-// A stream of bytes to one other process, below a connection's protocol.
+// A stream of bytes to another process, below the protocol of a connection.
 //
 //   opening -> open -> closed
 //
-// The connection above frames messages, and knows nothing of descriptors. What lies below may be a socket,
-// TLS over a socket, or compression over either. Opening is all that such a stream needs before the first
-// byte of the protocol: connect(), and the handshake of TLS.
+// The connection frames messages, and does not use descriptors. The stream may be a socket, TLS over a
+// socket, or compression over either. Opening is everything before the first byte of the protocol:
+// connect(2), and the handshake of TLS.
 //
-// Everything happens on the loop's thread. The connection owns its stream.
+// All calls are on the loop's thread. The connection owns its stream.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,40 +23,41 @@ class Stream {
   enum class State { opening, open, closed };
   enum Interest : unsigned { readable = 1, writable = 2 };
   struct Events {
-    // The end of `opening`, once: open now, or why not. After an error the owner calls close(). A stream that
-    // was open when it was started does not call it.
+    // Called once, at the end of `opening`, with success or the error. After an error, the owner calls
+    // close(). A stream that is open at start() does not call it.
     std::function<void(Status)> opened;
-    // While open: what is ready, also after an error or a hang-up, which read() and write() then report.
-    // Level-triggered: a stream that holds decoded bytes calls again by itself. The owner may close() within.
+    // Called while open, with the ready Interest, also after an error or a hang-up, which read() and write()
+    // then report. Level-triggered: a stream with decoded bytes calls again. The owner may call close()
+    // within.
     std::function<void(unsigned ready)> ready;
   };
   struct Got {
-    std::size_t bytes = 0;  // 0 and not ended: nothing now
-    bool ended = false;     // the other side sends nothing more
+    std::size_t bytes = 0;  // 0 and not ended: no bytes at present
+    bool ended = false;     // the other side has ended its output
   };
 
   virtual ~Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Once. `interest`: what the owner wants to be called for while the stream is open. The stream watches by
-  // itself for what it needs, such as room for its own output while the owner only reads.
+  // Starts the stream, once. interest: of the owner, while the stream is open. The stream itself watches for
+  // its own needs, such as room for its output while the owner only reads.
   virtual void start(unsigned interest, Events events) = 0;
   virtual State state() const = 0;
   virtual void want(unsigned interest) = 0;
 
-  // At most one system call: what there is, into the spans in order. The error is the reason alone
-  // ("Connection reset by peer"): the owner adds whom it talks to.
+  // Reads available bytes into the spans in order, with at most one system call. Errors: only the reason
+  // ("Connection reset by peer"); the owner adds the name of the other side.
   virtual Result<Got> read(std::span<const iovec> into) = 0;
-  // How many bytes were taken. Fewer than given: the stream is full, and says `writable` when there is room,
-  // if that is wanted. What was taken is on its way without another call, and its memory is the owner's
-  // again. The stream may change `from`.
+  // Returns the number of accepted bytes. Fewer than given: the stream is full, and reports `writable` when
+  // it has room, if the owner wants that. Accepted bytes are sent without another call, and their memory may
+  // be reused. The stream may change `from`.
   virtual Result<std::size_t> write(std::span<iovec> from) = 0;
-  virtual void end_output() = 0;  // the other side reads an end behind what was taken
-  // No events come afterwards. What the system below has taken is still sent, as far as the other side takes
-  // it.
+  virtual void end_output() = 0;  // the other side reads the end of the stream after all accepted bytes
+  // Ends the stream, without further events. Bytes that the system has accepted are still sent, as far as
+  // possible.
   virtual void close() = 0;
-  // In the system's view: it sends the same again and again, and nobody acknowledges it.
+  // Whether the system retransmits without an acknowledgement.
   virtual bool is_stuck() const = 0;
 
  protected:
