@@ -1,4 +1,4 @@
-// Addresses as a client of LMTP writes them.
+// The forms of addresses that a client of LMTP sends.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace twinloft::mail {
 
-// As a dot-string or a quoted string (RFC 5321 section 4.1.2). Bytes above ASCII are good in both (RFC 6531).
+// The local-part as a dot-string, or as a quoted string if it needs quotes (RFC 5321 section 4.1.2). Both may
+// contain UTF-8 (RFC 6531).
 std::string quote_local_part(std::string_view text);
 
 }  // namespace twinloft::mail

@@ -1,5 +1,4 @@
-// Replies of an LMTP server (RFC 5321 section 4.2), from bytes in any split. No I/O: the owner of the
-// connection feeds it.
+// Parses replies of an LMTP server (RFC 5321 section 4.2), for any split of the bytes, without I/O.
 #pragma once
 
 #include <optional>
@@ -18,7 +17,7 @@ struct LmtpReply {
   std::string text() const;  // "550 5.1.1 no such user", for messages
 };
 
-// Takes bytes in any split.
+// The owner of the connection calls feed() with the received bytes.
 class LmtpReplyParser {
  public:
   static constexpr std::size_t line_bytes_max = 2048;  // RFC 5321 section 4.5.3.1.5 has 512
@@ -26,9 +25,10 @@ class LmtpReplyParser {
   static constexpr std::size_t reply_bytes_max = 16 * 1024;
 
   void feed(std::string_view bytes) { input_ += bytes; }
-  // The next one; nullopt: it has not come as a whole. The error says why it is none, and stays.
+  // The next reply; nullopt: it is not complete. Errors: malformed bytes; every later call returns the error
+  // too.
   Result<std::optional<LmtpReply>> next();
-  // What has come and belongs to no reply taken yet, in bytes.
+  // The number of received bytes that belong to no returned reply.
   std::size_t pending() const { return input_.size() + reply_.lines.size(); }
 
  private:

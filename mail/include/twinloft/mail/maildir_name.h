@@ -1,5 +1,5 @@
-// Maildir file names: `sec.M<usec>P<pid>Q<n>.<host>`, unique without asking the file system; then sizes, as
-// Dovecot has them, and in cur/ `:2,` and flags.
+// File names in a Maildir: the unique part `sec.M<usec>P<pid>Q<n>.<host>`, then the sizes as of Dovecot, and
+// in cur/ `:2,` and the flags.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 
 namespace twinloft::mail {
 
-// "/" ":" "," blanks and control bytes become octal escapes, as the Maildir specification has it for / and :
-// ("\057").
+// Replaces "/", ":", ",", blanks and control bytes by octal escapes, as the Maildir specification does for /
+// and : ("\057").
 std::string clean_host(std::string_view host);
 
 class MaildirNames {
@@ -28,15 +28,15 @@ class MaildirNames {
   std::atomic<std::uint64_t> sequence_{0};
 };
 
-// `unique` with the sizes that let Dovecot answer without a stat: ",S=<bytes>,W=<bytes>". `crlf_bytes`: when
-// all its line ends are CR LF.
+// Appends the sizes that Dovecot uses in place of stat(2): ",S=<bytes>,W=<bytes>". crlf_bytes: the size with
+// CR LF line ends.
 std::string with_sizes(std::string_view unique, std::uint64_t bytes, std::uint64_t crlf_bytes);
 
-// A name without its flags: what a file keeps for as long as it exists.
+// The name without its flags, which does not change while the file exists.
 std::string base_name(std::string_view name);
 
-// The flags of a name, sorted, each once: D F P R S T. Dovecot's lower-case letters stand for keywords, by a
-// table that each folder has of its own, and are left out.
+// The standard flags of a name, sorted, each once: D F P R S T. Dovecot's lower-case letters are keywords of
+// a table in each folder, and are omitted.
 std::string standard_flags(std::string_view name);
 std::string with_flags(std::string_view base, std::string_view flags);  // "1.host:2,FS"
 
