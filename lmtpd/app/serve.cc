@@ -178,7 +178,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
-    log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message,
+    log_warning("{}: the server process is unconfined, and may do what {} may", confined.error().message,
                 config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
   for (const std::string& problem : try_directories(config))

@@ -1,4 +1,4 @@
-// One serving process: everything that lmtpd does but listening, from its start to its end.
+// One server process: everything that lmtpd does but listening, from its start to its end.
 #pragma once
 
 #include <vector>

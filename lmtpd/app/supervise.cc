@@ -210,7 +210,7 @@ class SupervisorProcess {
     if (orphans_due_ && *orphans_due_ <= clock_.now()) end_orphans();
   }
 
-  // Helpers of a serving process that has ended are this process's children then. They end by themselves; one
+  // Helpers of a server process that has ended are this process's children then. They end by themselves; one
   // that hangs does not, nor does what it has started.
   void end_orphans() {
     orphans_due_.reset();
@@ -224,7 +224,7 @@ class SupervisorProcess {
     for (pid_t pid : there) {
       Instant since = orphans_.try_emplace(pid, clock_.now()).first->second;
       if (clock_.now() - since < orphan_time) continue;
-      log_error("process {} was left by a serving process that has ended, and is killed", pid);
+      log_error("process {} was left by a server process that has ended, and is killed", pid);
       (void)::kill(pid, SIGKILL);  // a child that was not waited for: the number is its own
     }
     if (!orphans_.empty()) orphans_due_ = clock_.now() + orphan_pause;
@@ -370,12 +370,12 @@ class SupervisorProcess {
     if (orders.start) start(*orders.start);
   }
 
-  // All serving processes share each socket. One that was taken over may have spoiled it for those that
+  // All server processes share each socket. One that was taken over may have spoiled it for those that
   // follow.
   static Status mend_listeners(Setting& setting) {
     for (std::size_t i = 0; i < setting.listeners.size(); ++i) {
       if (setting.listeners[i]->is_listening()) continue;
-      log_error("{}: a serving process has shut the socket down, which none should: it is opened again",
+      log_error("{}: a server process has shut the socket down, which none should: it is opened again",
                 setting.config.listen[i].address);
       setting.listeners[i]->close();
       TL_TRY_ASSIGN(ListenAddress address, to_listen_address(setting.config.listen[i]));
@@ -406,7 +406,7 @@ class SupervisorProcess {
   Status fork_server(ServerId id, std::shared_ptr<Setting> setting) {
     TL_TRY_ASSIGN(SocketPair control, make_socket_pair());
     pid_t pid = ::fork();
-    if (pid < 0) return fail_errno(errno, "fork of the serving process");
+    if (pid < 0) return fail_errno(errno, "fork of the server process");
     if (pid == 0) {
       control.ours.reset();
       ::_exit(serve_safely(*setting, control.theirs.get()));

@@ -193,7 +193,7 @@ std::string load_help() {
       "Usage: mailbench load --to SERVER (--duration TIME | --messages N) [options]\n\n"
       "Exit: 0 every recipient acknowledged; 1 some were not; 64 usage; 66 no file of users; 69 no "
       "connection to\n"
-      "the server; 73 the account can not be created; 74 it can not be written.\n\n",
+      "the server; 73 the account cannot be created; 74 it cannot be written.\n\n",
       load_description());
 }
 
@@ -201,7 +201,7 @@ std::string verify_help() {
   return usage(
       "Usage: mailbench verify --account FILE --spool DIR [options]\n\n"
       "Exit: 0 all is there, whole, and once; 1 it is not; 64 usage; 66 the account or the spool is not\n"
-      "there or can not be read, or the account has nothing to prove.\n\n",
+      "there or cannot be read, or the account has nothing to prove.\n\n",
       verify_description());
 }
 

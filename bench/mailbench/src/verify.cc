@@ -116,7 +116,7 @@ class Verifier {
     std::size_t size = 0;
     int error = read_whole(options_.spool + "/" + path_of(file), buffer, size);
     if (error != 0)
-      return add_unmarked(share, file, std::string("it can not be read: ") + std::strerror(error));
+      return add_unmarked(share, file, std::string("it cannot be read: ") + std::strerror(error));
     share.bytes += size;
     StoredMessage stored = parse_stored(std::string_view(buffer).substr(0, size));
     if (stored.id.empty()) return add_unmarked(share, file, fmt::format("{} bytes without an id", size));

@@ -1,4 +1,5 @@
-// The end of an agent's run as a reply: exit map, last output line, enhanced code in it (DESIGN section 5).
+// The result of an agent's run as a reply: the exit map, the last output line, and an enhanced code in it
+// (docs/lmtpd.md).
 #include <fmt/format.h>
 
 #include <cerrno>

@@ -30,7 +30,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   void stop();  // the server leaves
-  // A new serving process has taken over: leaves where the client has been silent for so long.
+  // A new server process has taken over: leaves where the client has been silent for so long.
   // `hurried`: also between two transactions. `now`: as soon as no transaction is open.
   void drain(Duration silent, bool hurried, bool now);
   void abort();    // its deliveries are not waited for

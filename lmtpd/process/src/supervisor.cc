@@ -116,11 +116,11 @@ Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
   Orders out;
   if (phase == Phase::draining) {
     if (!ending.good())
-      out.errors.push_back(fmt::format("a serving process that was replaced has ended {}", describe(ending)));
+      out.errors.push_back(fmt::format("a server process that was replaced has ended {}", describe(ending)));
     return out;
   }
   out.errors.push_back(fmt::format(
-      "the serving process has ended {}: another one is started; clients of deliveries under way got no 250",
+      "the server process has ended {}: another one is started; clients of deliveries under way got no 250",
       describe(ending)));
   if (!any(Phase::starting)) restart_later(now);
   return out;
@@ -134,13 +134,13 @@ Orders Supervisor::start_failed(Ending ending, Instant now) {
   if (serving == servers_.end() && !ever_served_) {
     out.exit = ending.exit_code != 0 ? ending.exit_code : EX_SOFTWARE;
     if (ending.signal != 0)
-      out.errors.push_back(fmt::format("the serving process has ended {}", describe(ending)));
+      out.errors.push_back(fmt::format("the server process has ended {}", describe(ending)));
     return out;
   }
   if (serving == servers_.end() || serving->second.crippled) {
     restart_later(now);
     out.errors.push_back(
-        fmt::format("another serving process could not be started (it ended {}): again in {} s",
+        fmt::format("another server process could not be started (it ended {}): again in {} s",
                     describe(ending), pause_ / std::chrono::seconds(1)));
   } else {
     out.errors.push_back("reload: refused; the configuration stays as it was");
@@ -178,7 +178,7 @@ void Supervisor::note_silence(Instant now, Orders& out) {
     if (was_away && server.heard) server.heard = now;
     if (!server.heard || server.kill_at || now - *server.heard < silence_max) continue;
     out.kill.push_back(id);
-    out.errors.push_back(fmt::format("a serving process has given no sign of life for {} s, and is killed",
+    out.errors.push_back(fmt::format("a server process has given no sign of life for {} s, and is killed",
                                      silence_max / std::chrono::seconds(1)));
     server.kill_at = now + patience;
     give_up_on(server, now);
@@ -198,9 +198,9 @@ Orders Supervisor::tick(Instant now) {
     if (server.kill_at && now >= *server.kill_at) {
       out.kill.push_back(id);
       out.errors.push_back(server.phase == Phase::starting
-                               ? fmt::format("a serving process was not ready after {} s, and is killed",
+                               ? fmt::format("a server process was not ready after {} s, and is killed",
                                              start_patience / std::chrono::seconds(1))
-                               : "a serving process does not do what it was told, and is killed");
+                               : "a server process does not do what it was told, and is killed");
       server.kill_at = now + patience;
     }
   if (restart_at_ && now >= *restart_at_) out.start = start(false, now + start_patience).start;

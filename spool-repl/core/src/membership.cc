@@ -89,7 +89,7 @@ bool Membership::may_be_closed(const Peer& p) const {
   return enough && may_leave_out(p);
 }
 
-// Where the administrator prefers errors to waiting. What was completed and can not be acknowledged any more
+// Where the administrator prefers errors to waiting. What was completed and cannot be acknowledged any more
 // makes every later flush fail too, until the device is attached anew.
 void Membership::bound_suspension() {
   if (!term_.suspended() || !requests_.any_waits()) {

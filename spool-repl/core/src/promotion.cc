@@ -28,7 +28,7 @@ EpochEntry Promotion::newest_known() const {
   return newest;
 }
 
-// Why this node can not be promoted now; empty where nothing speaks against it.
+// Why this node cannot be promoted now; empty where nothing speaks against it.
 std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
   if (v_.failed) return "this node's disk has failed: " + v_.failure;
@@ -129,7 +129,7 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
   for (const Link& l : v_.links) unknown &= ~set_of(l.config.id);
   if (unknown == 0) return "";
   return fmt::format(
-      "the recorded set counts replica {}, which is not in this configuration: it can not be waited for. Put "
+      "the recorded set counts replica {}, which is not in this configuration: it cannot be waited for. Put "
       "its [[peer]] back, or use --force to continue without it for good",
       set_text(unknown));
 }

@@ -69,7 +69,7 @@ void RepairAnswers::on_read(std::uint64_t n, int error) {
                  v_.committed.find(q->asked.lba).kind != BlockIndex::Kind::absent;
     bool wrong = error == 0 && !v_.digests.fits(q->asked.lba, v_.read_arena.data(slot));
     if (!stale && (error != 0 || wrong)) {
-      // A primary that cannot answer leaves it at that: two that can not would go on asking each other.
+      // A primary that cannot answer leaves it at that: two that cannot would go on asking each other.
       const Link* link = v_.find_link(q->peer);
       if (link->state && link->state->primary) repair_.begin_later(q->asked.lba);
       answer(*q, FetchedBlock::Kind::nothing);

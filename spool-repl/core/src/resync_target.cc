@@ -128,10 +128,10 @@ void Secondary::on_reset_archived(int error) {
   reset_archived_ = error == 0 && (from == v_.log.end() || archived_from_ <= v_.log.at(from).first);
   if (error == 0) return try_reset();
   Lsn last = v_.log.mark_before(from).lsn;
-  end_discard(false, fmt::format("the journal can not be archived ({}), and is not given up without that",
+  end_discard(false, fmt::format("the journal cannot be archived ({}), and is not given up without that",
                                  errno_text(error)));
   drop_sync();
-  refuse(fmt::format("the records beyond {} can not be archived ({}), and are not given up without that",
+  refuse(fmt::format("the records beyond {} cannot be archived ({}), and are not given up without that",
                      last.v, errno_text(error)));
 }
 

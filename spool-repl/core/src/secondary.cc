@@ -200,7 +200,7 @@ void Secondary::on_archived(int error) {
     cut_ = Cut::erasing;  // what an earlier cut has left to be erased
     erase_cut();
     return refuse(
-        fmt::format("the records beyond {} can not be archived ({}), and are not cut off without that",
+        fmt::format("the records beyond {} cannot be archived ({}), and are not cut off without that",
                     cut_to_.lsn.v, errno_text(error)));
   }
   if (cut_to_.lsn + 1 < archived_from_) return try_cut();

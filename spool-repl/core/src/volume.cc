@@ -453,7 +453,7 @@ void Volume::settle_loss(RecordNo epoch_end) {
   write_superblock(for_consistent);
 }
 
-// A completed write that can not become durable is lost data: never forgotten, whatever works afterwards.
+// A completed write that cannot become durable is lost data: never forgotten, whatever works afterwards.
 void Volume::fail_device(std::string reason) {
   if (failed) return;
   failed = true;

@@ -36,7 +36,7 @@ struct NodeOptions {
 };
 
 int report(const Error& error, int exit_code);  // a line for each line of the message
-int exit_of_answer(const Error& error);         // of what a serving process answered
+int exit_of_answer(const Error& error);         // of what a server process answered
 
 // Both are for the volume that is named, or for all.
 int status(const daemon::NodeSettings& node, const NodeOptions& options);

@@ -110,8 +110,8 @@ Result<journal::CutReport> write_image(const journal::History& history, Lsn lsn,
   file.path = path;
   file.size_bytes = history.superblock().volume_blocks * block_size;
   file.fd = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.fd) return fail_errno(errno, "{}: the image can not be made", path);
-  Result<journal::CutReport> done = fail_errno(errno, "{}: the image can not be made", path);
+  if (!file.fd) return fail_errno(errno, "{}: the image cannot be made", path);
+  Result<journal::CutReport> done = fail_errno(errno, "{}: the image cannot be made", path);
   if (::ftruncate(file.fd.get(), static_cast<off_t>(file.size_bytes)) == 0) {
     io::OsBlockFile out(file);
     done = history.write_image(lsn, out);

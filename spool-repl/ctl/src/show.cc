@@ -1,4 +1,4 @@
-// `status` and `events`: what the serving process says, once or again and again.
+// `status` and `events`: what the server process says, once or again and again.
 #include <unistd.h>
 
 #include <algorithm>

@@ -38,7 +38,7 @@ Status Archiver::store(const core::ArchiveTail& tail, const std::string& path) c
       ssize_t n = ::pread(journal_fd_, buffer.span().data() + have, bytes - have,
                           static_cast<off_t>(offset + have));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "the journal can not be read at {}", offset + have);
+      if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "the journal cannot be read at {}", offset + have);
       have += static_cast<std::size_t>(n);
     }
     TL_TRY(write_all(out.get(), buffer.span().first(bytes)));

@@ -1,5 +1,5 @@
-// Keeps records that are to be cut off from the journal in files of their own (DESIGN 6.4: no tail is cut
-// before it is archived). Works on a thread of its own: it is rare, and nothing waits for it but the rejoin.
+// Copies records into archive files before they are cut off from the journal. Works on its own thread: only
+// the rejoin waits for it.
 #pragma once
 
 #include <functional>

@@ -18,7 +18,7 @@ namespace twinloft::repl::daemon {
 
 class EventLog {
  public:
-  // Reads what is there. A file that can not be written gets one warning, and the volume is served all the
+  // Reads what is there. A file that cannot be written gets one warning, and the volume is served all the
   // same.
   EventLog(std::string path, std::string volume, const Clock& clock);
   ~EventLog();  // after what was added is in the file

@@ -44,7 +44,7 @@ void FrontEndLife::on_attached(Status attached) {
   if (auto report = std::exchange(started_, nullptr)) report(std::move(attached));
 }
 
-// Promoted, and the device can not be made: better no primary than one without a device.
+// Promoted, and the device cannot be made: better no primary than one without a device.
 void FrontEndLife::give_back(const std::string& why) {
   volume_.gives_back(why);
   current_->stop(true, [this, which = current_.get()](const Status&) {

@@ -33,7 +33,7 @@ class FrontEndLife {
     virtual void fail_volume(const std::string& why, bool tell) = 0;  // the volume ends; `tell`: the log as
                                                                       // well
     virtual void end() = 0;                               // after fail_volume(), once the front ends are gone
-    virtual void gives_back(const std::string& why) = 0;  // a promotion whose device can not be made
+    virtual void gives_back(const std::string& why) = 0;  // a promotion whose device cannot be made
   };
   FrontEndLife(ports::Loop& loop, Volume& volume) : loop_(loop), volume_(volume) {}
 

@@ -34,7 +34,7 @@ void Performer::perform(core::ArchiveTail& tail) {
     std::string records = fmt::format("records {} to {}", first.v, last.v);
     parts_.reporter.warn("archived",
                          path ? fmt::format("{} are kept in {}", records, *path)
-                              : fmt::format("{} can not be kept: {}", records, path.error().message));
+                              : fmt::format("{} cannot be kept: {}", records, path.error().message));
     parts_.volume.core->step(core::DiskDone{token, path ? 0 : EIO});
   });
 }

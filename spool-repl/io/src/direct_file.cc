@@ -75,9 +75,9 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
 }
 
 Status make_durable(int fd, const std::string& directory) {
-  if (::fsync(fd) < 0) return fail_errno(errno, "{}: the new file can not be made durable", directory);
+  if (::fsync(fd) < 0) return fail_errno(errno, "{}: the new file cannot be made durable", directory);
   Fd dir(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!dir || ::fsync(dir.get()) < 0) return fail_errno(errno, "{}: can not be made durable", directory);
+  if (!dir || ::fsync(dir.get()) < 0) return fail_errno(errno, "{}: cannot be made durable", directory);
   return {};
 }
 

@@ -71,7 +71,7 @@ Result<std::vector<Entry>> list_directory(int dir) {
   for (;;) {
     errno = 0;
     const dirent* entry = ::readdir(stream.get());
-    if (!entry && errno != 0) return fail_errno(errno, "the directory can not be read");
+    if (!entry && errno != 0) return fail_errno(errno, "the directory cannot be read");
     if (!entry) break;
     if (std::string_view name = entry->d_name; name != "." && name != "..")
       out.push_back({std::string(name), type_of(dir, *entry)});

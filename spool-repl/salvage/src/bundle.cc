@@ -64,7 +64,7 @@ Result<BundleWriter> BundleWriter::create(const std::string& path, FileOps& ops)
 Status BundleWriter::prepare() {
   TL_TRY_ASSIGN(parent_, open_directory_at(parent_of(path_)));
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
-    return fail_errno(errno, "the directory can not be made");
+    return fail_errno(errno, "the directory cannot be made");
   TL_TRY_ASSIGN(dir_, open_directory_at(path_));
   TL_TRY(check_own(dir_.get(), "it"));
   TL_TRY_ASSIGN(bool empty, look());

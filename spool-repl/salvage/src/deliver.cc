@@ -30,7 +30,7 @@ Status check_marker(int root, const std::string& spool, const Uuid& volume) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (text == volume.text()) return {};
   return fail(Errc::conflict, "{}: its {} {}; the bundle is of volume {}. Is the winner mounted there?",
-              spool, marker_name, !read ? "can not be read" : "says \"" + printable(text) + "\"",
+              spool, marker_name, !read ? "cannot be read" : "says \"" + printable(text) + "\"",
               volume.text());
 }
 
@@ -118,7 +118,7 @@ void Run::do_user(const Indices& of_user) {
   for (std::size_t i : open) wanted.push_back(digests_[i]);
   auto there = find_contents(root_, messages_[open.front()].maildir, wanted);
   if (!there)
-    return settle_all(open, Fate::failed, "the Maildir can not be looked through: " + there.error().message);
+    return settle_all(open, Fate::failed, "the Maildir cannot be looked through: " + there.error().message);
   for (std::size_t i : open) do_message(i, *there);
 }
 
@@ -137,7 +137,7 @@ bool Run::settle_as_deleted(std::size_t i) {
   auto seen = was_seen(root_, m.maildir, mail::base_name(m.name));
   if (seen && !*seen) return false;
   if (!seen) {
-    settle(i, Fate::failed, "it can not be told whether the winner had it: " + seen.error().message);
+    settle(i, Fate::failed, "it cannot be told whether the winner had it: " + seen.error().message);
     return true;
   }
   bool recorded = record(i, Mark::present);
@@ -177,7 +177,7 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
     case Sent::End::refused:
       (void)record(i, Mark::undone);
       return settle(i, sent.end == Sent::End::deferred ? Fate::deferred : Fate::refused, sent.detail);
-    // It may be there by now, or come yet; and lmtpd takes it away again if it can not make it durable. The
+    // It may be there by now, or come yet; and lmtpd takes it away again if it cannot make it durable. The
     // next run looks.
     case Sent::End::unknown:
       return settle(i, Fate::unknown, sent.detail);

@@ -105,7 +105,7 @@ Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const
   TL_TRY_ASSIGN(BundleWriter::Added added,
                 bundle_.add(open.fd.get(), number, static_cast<std::uint64_t>(open.about.st_size)));
   if (added.unreadable) {
-    problems_.add(path, "can not be read, not taken: " + added.unreadable->message);
+    problems_.add(path, "cannot be read, not taken: " + added.unreadable->message);
     return {};
   }
   taken_here_.insert(times.inode);
@@ -240,9 +240,9 @@ Result<ExtractReport> extract(int root, const ExtractOptions& options,
   if (layouts.empty())
     return fail(Errc::invalid, "no layout says where the Maildirs lie; \"%d/%n/Maildir\" is one");
   if (options.window.count() < 0)
-    return fail(Errc::invalid, "a window of {} s: it can not be negative", options.window.count());
+    return fail(Errc::invalid, "a window of {} s: it cannot be negative", options.window.count());
   if (options.slack.count() < 0)
-    return fail(Errc::invalid, "a slack of {} s: it can not be negative", options.slack.count());
+    return fail(Errc::invalid, "a slack of {} s: it cannot be negative", options.slack.count());
   auto shallower = [](const Layout& a, const Layout& b) { return a.user_depth() < b.user_depth(); };
   Problems problems(std::min_element(layouts.begin(), layouts.end(), shallower)->user_depth());
   std::vector<FoundMaildir> maildirs = find_maildirs(root, layouts, problems);

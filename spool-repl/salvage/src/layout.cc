@@ -87,8 +87,7 @@ Result<Layout> Layout::parse(std::string_view text) {
                 text);
   bool local_part = false;
   for (std::string_view part : split(text)) {
-    if (!fits_path(part))
-      return fail(Errc::invalid, "\"{}\": \"{}\" can not be a part of a path", text, part);
+    if (!fits_path(part)) return fail(Errc::invalid, "\"{}\": \"{}\" cannot be a part of a path", text, part);
     TL_TRY_ASSIGN(Part parsed, parse_part(text, part));
     for (const Piece& p : parsed) local_part |= p.width == 0 && (p.variable == 'u' || p.variable == 'n');
     out.parts_.push_back(std::move(parsed));

@@ -85,7 +85,7 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
     if (text.starts_with(magic))
       return fail(Errc::invalid, "{}: of another version of spool-repl; this one knows version 1", where());
     return fail(Errc::corrupt,
-                "{}: its first line is damaged: it can not be told what was delivered. Restore the file",
+                "{}: its first line is damaged: it cannot be told what was delivered. Restore the file",
                 where());
   }
   std::size_t at = first.size();
@@ -98,7 +98,7 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
     out.torn = may_be_torn(text, at);
     if (out.torn) break;
     return fail(Errc::corrupt,
-                "{}: line {} is damaged, and others stand behind it: it can not be told what was delivered. "
+                "{}: line {} is damaged, and others stand behind it: it cannot be told what was delivered. "
                 "Restore the file, or take the line out if you know what it said",
                 where(), number);
   }

@@ -77,7 +77,7 @@ Result<mail::LmtpReply> LmtpConnection::ask(std::string_view command) {
 
 Result<std::string> forward_path(const std::string& address) {
   if (std::any_of(address.begin(), address.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }))
-    return fail(Errc::invalid, "the address {} is not ASCII, and can not be named in LMTP",
+    return fail(Errc::invalid, "the address {} is not ASCII, and cannot be named in LMTP",
                 printable(address));
   std::size_t at = address.rfind('@');
   std::string local = address.substr(0, at), domain = at == address.npos ? "" : address.substr(at);

@@ -32,7 +32,7 @@ class LmtpConnection {
 };
 
 // As it stands in RCPT TO: a local part that is no dot-atom is quoted. Errors: Errc::invalid, an address that
-// can not be written in ASCII.
+// cannot be written in ASCII.
 Result<std::string> forward_path(const std::string& address);
 
 }  // namespace twinloft::repl::salvage

@@ -11,13 +11,13 @@
 namespace twinloft::repl::salvage {
 
 // Which of these contents lie in new/ or cur/ of any folder of the Maildir. The Maildir is in use meanwhile:
-// a message that moves is looked for again. Without a Maildir: none. Errors: something in it can not be read,
+// a message that moves is looked for again. Without a Maildir: none. Errors: something in it cannot be read,
 // so that nobody can tell.
 Result<std::set<Sha256>> find_contents(int root, const std::string& maildir,
                                        const std::vector<ContentDigest>& wanted);
 
 // The file of a folder's new/ or cur/ that has that base name and that content, as a path below the root; ""
-// where there is none, or it can not be told.
+// where there is none, or it cannot be told.
 std::string find_file(int root, const std::string& maildir, const std::string& folder,
                       const std::string& base, const Sha256& content);
 

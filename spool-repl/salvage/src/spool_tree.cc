@@ -107,8 +107,8 @@ void Problems::add(std::string path, std::string what) {
 void Problems::add_unreadable(std::string path, const Error& error) {
   if (!first_unreadable_)
     first_unreadable_ = Error{
-        error.code, fmt::format("{} can not be looked into: {}", printable(path), error.message), error.sys};
-  add(std::move(path), "can not be looked into: " + error.message);
+        error.code, fmt::format("{} cannot be looked into: {}", printable(path), error.message), error.sys};
+  add(std::move(path), "cannot be looked into: " + error.message);
 }
 
 std::vector<ExtractProblem> Problems::take() {

@@ -41,7 +41,7 @@ struct FoundMaildir {
   std::string user, path;
 };
 // Every Maildir below `root` that fits a layout, in order of path. A Maildir that fits none, a symbolic link
-// where a Maildir or the way to it should be, and what can not be read are problems.
+// where a Maildir or the way to it should be, and what cannot be read are problems.
 std::vector<FoundMaildir> find_maildirs(int root, const std::vector<Layout>& layouts, Problems& problems);
 
 enum class Box : std::uint8_t { tmp, fresh, cur };
@@ -59,7 +59,7 @@ Result<std::vector<std::string>> list_folders(int root, const std::string& maild
 
 // Calls `take` with everything in tmp/, new/ and cur/ (in this order: what moves on is seen) of a folder that
 // is no dot file, whatever it is, and the open directory that it is in. Errors: those of `take`. A box that
-// is absent is empty; one that can not be read is a problem.
+// is absent is empty; one that cannot be read is a problem.
 Status walk_folder(int root, const std::string& maildir, const std::string& folder,
                    const std::function<Status(int box, const MailFile&)>& take, Problems& problems);
 

@@ -162,7 +162,7 @@ Status CowTarget::zero_blocks(std::uint64_t lba, std::uint64_t blocks) {
   if (blocks == 0) return {};
   if (::fallocate(overlay_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(lba * block_size), static_cast<off_t>(blocks * block_size)) != 0)
-    return fail_errno(errno, "{}: the overlay of the image can not be punched", directory_);
+    return fail_errno(errno, "{}: the overlay of the image cannot be punched", directory_);
   mark(lba, blocks);
   return {};
 }

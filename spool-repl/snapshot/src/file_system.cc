@@ -24,7 +24,7 @@ bool is_ext(const std::string& type) {
 Result<std::string> file_system_on(const std::string& device) {
   std::unique_ptr<blkid_struct_probe, decltype(&blkid_free_probe)> probe(
       blkid_new_probe_from_filename(device.c_str()), &blkid_free_probe);
-  if (!probe) return fail_errno(errno, "{}: can not be looked at for a file system", device);
+  if (!probe) return fail_errno(errno, "{}: cannot be looked at for a file system", device);
   blkid_probe_enable_superblocks(probe.get(), 1);
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE);
   blkid_probe_enable_partitions(probe.get(), 1);
@@ -56,7 +56,7 @@ Status mount_file_system(const std::string& device, const std::string& type, con
   if (rc != 0 && errno == ENODEV && is_ext(type))
     rc = ::mount(device.c_str(), directory.c_str(), "ext4", flags, options);
   if (rc != 0)
-    return fail_errno(errno, "the {} file system of the image can not be mounted (the kernel's log says why)",
+    return fail_errno(errno, "the {} file system of the image cannot be mounted (the kernel's log says why)",
                       type);
   return {};
 }

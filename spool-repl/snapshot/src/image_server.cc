@@ -74,7 +74,7 @@ Result<std::unique_ptr<ImageServer>> ImageServer::start(CowTarget& target, const
   tell.reset();
   TL_TRY_ASSIGN(std::string text, read_to_ready(told.get()));
   if (text == ready) return server;
-  return fail(Errc::unavailable, "the image can not be served: {}",
+  return fail(Errc::unavailable, "the image cannot be served: {}",
               text.empty() ? "the process has ended" : text);
 }
 

@@ -63,7 +63,7 @@ Status MountedImage::mount_file() {
   TL_TRY(mount_file_system(parts.loop.device, type_, parts.directory));
   parts.mounted = true;
   root_ = Fd(::open(parts.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!root_) return fail_errno(errno, "the root of the image's file system can not be opened");
+  if (!root_) return fail_errno(errno, "the root of the image's file system cannot be opened");
   return {};
 }
 
@@ -71,7 +71,7 @@ Status MountedImage::unmount() {
   Parts& parts = *parts_;
   root_.reset();
   if (parts.mounted && ::umount2(parts.directory.c_str(), UMOUNT_NOFOLLOW) != 0)
-    return fail_errno(errno, "the image can not be unmounted");
+    return fail_errno(errno, "the image cannot be unmounted");
   if (parts.loop.device.empty()) return {};
   parts.loop.held.reset();
   return exports::await_cleared(parts.loop);

@@ -30,7 +30,7 @@ Status leave_for_own_mounts() {
   // Not MS_PRIVATE: an unmount outside must also take effect here. Otherwise the device would stay in use
   // until this process ends.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0)
-    return fail_errno(errno, "the mount namespace can not be separated from the machine's");
+    return fail_errno(errno, "the mount namespace cannot be separated from the machine's");
   return {};
 }
 

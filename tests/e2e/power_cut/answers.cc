@@ -10,13 +10,13 @@ void SharedLog::append(Event event, ByteSpan bytes) {
   std::scoped_lock lock(mutex_);
   event.at_ns = clock.now().ns;
   Status written = writer_.append(event, bytes);
-  TL_CHECK_MSG(written.has_value(), "the log of a disk can not be written: no space?");
+  TL_CHECK_MSG(written.has_value(), "the log of a disk cannot be written: no space?");
 }
 
 void SharedLog::flush() {
   std::scoped_lock lock(mutex_);
   Status written = writer_.flush();
-  TL_CHECK_MSG(written.has_value(), "the log of a disk can not be written: no space?");
+  TL_CHECK_MSG(written.has_value(), "the log of a disk cannot be written: no space?");
 }
 
 Answers::Answers(SharedLog& log, std::chrono::microseconds delay, std::uint64_t seed)

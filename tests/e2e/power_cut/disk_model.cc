@@ -17,7 +17,7 @@ constexpr std::uint64_t sector = 512, undo_bytes = 64 * 1024;
 Status write_at(int fd, std::uint64_t offset, ByteSpan bytes) {
   while (!bytes.empty()) {
     ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "an image can not be written at {}", offset);
+    if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "an image cannot be written at {}", offset);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);
   }
@@ -27,7 +27,7 @@ Status write_at(int fd, std::uint64_t offset, ByteSpan bytes) {
 Status punch(int fd, std::uint64_t offset, std::uint64_t length) {
   if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(length)) != 0)
-    return fail_errno(errno, "an image can not be punched at {}", offset);
+    return fail_errno(errno, "an image cannot be punched at {}", offset);
   return {};
 }
 
@@ -142,7 +142,7 @@ Status DiskModel::remember(Range range) {
     Old old{at, std::vector<std::byte>(std::min(undo_bytes, range.offset + range.length - at))};
     ssize_t n = ::pread(fd_.get(), old.bytes.data(), old.bytes.size(), static_cast<off_t>(at));
     if (n != static_cast<ssize_t>(old.bytes.size()))
-      return fail_errno(n < 0 ? errno : EIO, "an image can not be read at {}", at);
+      return fail_errno(n < 0 ? errno : EIO, "an image cannot be read at {}", at);
     undo_.push_back(std::move(old));
   }
   return {};

@@ -20,7 +20,7 @@ constexpr std::size_t room_bytes = 16u << 20;
 Status read_at(int fd, std::uint64_t offset, MutableByteSpan out, const std::string& name) {
   while (!out.empty()) {
     ssize_t n = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "{}: can not be read at {}", name, offset);
+    if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "{}: cannot be read at {}", name, offset);
     out = out.subspan(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);
   }

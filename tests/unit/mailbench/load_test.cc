@@ -288,7 +288,7 @@ TEST_F(LoadTest, OpenLoopSendsAtItsRateAndMeasuresFromWhenItWasDue) {
   o.schedule.rate = 2000;
   LoadResult r = load(o);
   EXPECT_EQ(last(r, Outcome::acknowledged), 40u);
-  // The last message was due 19.5 ms after the start: the run can not have been shorter.
+  // The last message was due 19.5 ms after the start: the run cannot have been shorter.
   EXPECT_GE(r.stats.window, Duration(19ms));
   EXPECT_TRUE(verify().good());
 }

@@ -1,7 +1,7 @@
 // Log lines in logfmt on standard error: `level=info prog=lmtpd msg="..." key=value`.
 //
 // A line is one write(2), so lines of several threads and processes do not mix. Values are quoted and control
-// bytes escaped: what a peer sent can not forge a line. In a service no thread waits for the log's reader (a
+// bytes escaped: what a peer sent cannot forge a line. In a service no thread waits for the log's reader (a
 // terminal, a pipe, the journal): see LogWriter and log_never_wait(). Without them a line is written at once,
 // and waits.
 #pragma once

@@ -1,4 +1,4 @@
-// Exit codes and output lines as replies (DESIGN section 5).
+// Exit codes and output lines as replies (docs/lmtpd.md).
 #include "twinloft/lmtpd/proto/error_reply.h"
 
 #include "../support/fixture.h"

@@ -173,7 +173,7 @@ TEST_F(SpawnerTest, RefusesUsersBelowTheConfiguredOnes) {
   EXPECT_EQ(run().end, End::exited) << "the configured user always passes";
 }
 
-// A serving process that was taken over names what it likes.
+// A server process that was taken over names what it likes.
 TEST_F(SpawnerTest, RunsNoAgentWithAHomeThatNobodyConfigured) {
   SpawnerOptions options;
   options.run_as.homes = {home()};

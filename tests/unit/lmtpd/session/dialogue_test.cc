@@ -39,8 +39,7 @@ TEST_F(Dialogue, WhatLhloOffers) {
             "CHUNKING\r\n250-SMTPUTF8\r\n250 SIZE 12345\r\n");
 }
 
-// RFC 2033 section 4.2, and DESIGN section 5: strictly one for each accepted RCPT, in their order, duplicates
-// too.
+// RFC 2033 section 4.2: exactly one reply for each accepted RCPT, in their order, also for duplicates.
 TEST_F(Dialogue, OneReplyForEachAcceptedRecipientInTheirOrder) {
   prepare = [](Owner& o) {
     o.deliver = [](const Recipient& r) {

@@ -203,7 +203,7 @@ TEST_F(DiscardTest, WhatCannotBeArchivedIsNotGivenUp) {
   node(loser).fault = [](Disk kind) { return kind == Disk::archive ? ENOSPC : 0; };
   discard();
   meet_again();
-  expect_answer(false, "can not be archived (No space left on device)");
+  expect_answer(false, "cannot be archived (No space left on device)");
   node(loser).fault = nullptr;
   expect_unchanged();
 }

@@ -611,7 +611,7 @@ TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
   connect(1, 2);
   exchange();
   EXPECT_EQ(status(node(1)).last, last);
-  EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos)
+  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be archived"), std::string::npos)
       << status(node(1)).peers[0].why;
 }
 

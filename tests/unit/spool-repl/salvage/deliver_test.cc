@@ -192,7 +192,7 @@ TEST_F(Deliver, AMaildirThatCanNotBeLookedThroughGetsNothing) {
   fs::create_directory_symlink(beside_.path(), winner_ / (ann + "/cur"));
   DeliverReport report = run();
   EXPECT_EQ(fates(report), (Fates{{"one", Fate::failed}, {"two", Fate::delivered}}));
-  EXPECT_NE(detail(report).find("can not be looked through"), std::string::npos) << detail(report);
+  EXPECT_NE(detail(report).find("cannot be looked through"), std::string::npos) << detail(report);
   EXPECT_EQ(report.open(), 1u);
   fs::remove(winner_ / (ann + "/cur"));
   EXPECT_EQ(fates(run()), (Fates{{"one", Fate::delivered}, {"two", Fate::done_before}}));

@@ -83,7 +83,7 @@ TEST_F(Extract, TheBundleHasTheBytesAndWhereTheyCameFrom) {
   EXPECT_EQ(about.st_mode & 0777, 0700u) << "mail is nobody else's business";
 }
 
-// The rule on its own, since a file's birth can not be set.
+// The rule on its own, since a file's birth cannot be set.
 TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   constexpr std::int64_t newest = 1'000'000;
   auto may = [&](std::int64_t born, std::int64_t changed) {

@@ -72,7 +72,7 @@ class FaultOps final : public FileOps {
     TL_TRY(step());
     return operation();
   }
-  // A write that fails has happened: who writes can not know.
+  // A write that fails has happened: who writes cannot know.
   static Status then(Status done, Status said) { return done ? said : done; }
 
   OsFileOps os_;

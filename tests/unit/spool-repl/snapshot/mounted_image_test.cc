@@ -39,7 +39,7 @@ int run(std::vector<std::string> words) {
 // A file of the size of the image, and a directory, both gone with it.
 struct Scratch {
   explicit Scratch(const std::string& parent) : directory(parent + "/tl-image-XXXXXX") {
-    if (!::mkdtemp(directory.data())) throw std::runtime_error(directory + " can not be made");
+    if (!::mkdtemp(directory.data())) throw std::runtime_error(directory + " cannot be made");
     file = directory + "/image", mount_point = directory + "/root";
     std::filesystem::create_directory(mount_point);
     std::ofstream(file).close();
