@@ -1,8 +1,10 @@
 // The clients' requests on a primary: reads, writes, zeroes, flushes; the batch that writes collect in until
 // it is sealed as a record; and who waits for an acknowledgement.
 //
-//   write --try_write--> open batch --seal--> record in the log --acknowledge--> flushes answered,
-//   --commit--> committed image
+//          try_write               seal                        commit
+//   write ----------> open batch ------> record in the log ----------> committed image
+//                                                |
+//                                                +--acknowledge--> flushes are answered
 //
 // A write waits as `stalled` while the primary is suspended, and while there is no room; one that covers a
 // block in part waits for the old content of that block (`filling`). A read waits as `stalled` for scratch

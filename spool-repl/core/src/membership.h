@@ -1,10 +1,14 @@
 // Membership of a primary: which epoch it writes in, and how the in-sync set changes.
 //
-//   no change --start_change--> asking the arbiter --granted--> new epoch --its record is durable on its own
-//       ^                            |     ^                     set--> no change
-//       |                            v     | arbiter_retry
-//       |                       unknown outcome
-//       +-- manual arbiter: granted at once
+//                 start_change                    granted
+//   no change --------------> asking the arbiter --------> new epoch
+//       ^                       |          ^                   |
+//       |               unknown |          | arbiter_retry     | its record is durable
+//       |               outcome v          |                   | on its own set
+//       |                     waiting -----+                   |
+//       +------------------------------------------------------+
+//
+// The manual arbiter grants at once.
 //
 // A change of the set is granted by the arbiter first (with an unknown outcome nothing changes here, and the
 // same change is asked for again), then it is a record. An answer that names another primary ends this one.

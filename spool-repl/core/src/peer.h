@@ -1,12 +1,13 @@
 // A peer of the primary: what is known of its log beyond one connection, and the state of the connection.
 //
-//   Away --PeerUp--> Matching --last common record found--> Streaming
-//                        |                                      ^
-//                        +--records alone do not suffice--> OfferingResync
-//                                                           (Streaming once the peer is ready)
+//         PeerUp             last common record found
+//   Away --------> Matching --------------------------> Streaming
+//                     |                                     ^
+//                     | records alone do not suffice        | the peer is ready
+//                     +--------------> OfferingResync ------+
 //
-//   PeerDown leads from each of these back to Away. A refusal, by either side, leads to StandAlone, until the
-//   peer connects anew.
+// PeerDown leads from each of these back to Away. A refusal, by either side, leads to StandAlone, until the
+// peer connects anew.
 //
 // A state has what is meaningful in it, and nothing else: the end of a state is the end of all that.
 #pragma once

@@ -97,6 +97,8 @@ void PeerLinks::begin_resync(Peer& peer, RecordNo common_end) {
 
 void PeerLinks::begin(Peer& peer, RecordNo common_end) {
   if (waits_for_epoch(peer)) return;
+  TL_CHECK(peer.in<Peer::Matching>() && peer.in<Peer::Matching>()->answer);
+  TL_CHECK(v_.log.first() <= common_end && common_end <= v_.log.end());
   const MatchState answer = *peer.in<Peer::Matching>()->answer;
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
@@ -122,6 +124,8 @@ void PeerLinks::begin(Peer& peer, RecordNo common_end) {
   const Link* link = v_.find_link(peer.id());
   peer.incomplete = peer.incomplete && !link->state;
   if (link->state && link->state->inconsistent) resync_.resume(peer, *link->state, from.lsn);
+  TL_CHECK(peer.durable_end <= stream.received_end && stream.received_end <= stream.sent_end);
+  TL_CHECK(!link->state || peer.incomplete == (peer.resync() != nullptr));
 }
 
 }  // namespace twinloft::repl::core

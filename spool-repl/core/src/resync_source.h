@@ -8,8 +8,11 @@
 // Newer versions that are not committed do not matter: they may still be cut off, and if they are committed,
 // the peer hears that after this.
 //
-//   offer() --SyncReady--> Streaming with a resync --all blocks there--> SyncEnd --peer says consistent-->
-//   over resume(), where an earlier resync was not finished and the records reach back far enough: the same
+//   offer() --SyncReady--> the peer streams, with a resync --all blocks are there--> SyncEnd
+//                                                             --the peer is consistent--> over
+//
+// Where an earlier resync was not finished, and records reach back to the peer, resume() takes the place of
+// the offer.
 //
 // How far a resync is, is in the peer's state (Peer::Resync). This class has the reads under way, and the
 // pace.

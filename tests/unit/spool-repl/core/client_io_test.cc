@@ -194,6 +194,19 @@ TEST_F(ClientIoTest, ARecordWithoutDataDoesNotTakeTheSerialOfTheOpenBatch) {
   EXPECT_FALSE(result(flush)) << "the batch is still to be sealed";
 }
 
+TEST_F(ClientIoTest, AFlushOfASuspensionDoesNotTellHowLongFlushesTake) {
+  write(3, 1);
+  submit(ClientOp::flush);
+  auto oldest_flush = [&] { return io->waiting().since[static_cast<std::size_t>(Pace::Kind::flush)]; };
+  EXPECT_EQ(oldest_flush(), parts->volume.now);
+  pace.note_suspended(parts->volume.now);
+  EXPECT_FALSE(oldest_flush());
+  EXPECT_TRUE(io->waiting().asked);
+  parts->volume.now = parts->volume.now + Duration(1);
+  submit(ClientOp::flush);
+  EXPECT_FALSE(oldest_flush()) << "the oldest one decides";
+}
+
 TEST_F(ClientIoTest, RequestsBeyondTheVolumeAreRefused) {
   std::vector<std::byte> some(2 * block_size);
   std::uint64_t end = PrimaryParts::volume_blocks * block_size;
