@@ -41,7 +41,7 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   if (sb.epochs.size() >= epoch_table_max) coverage_.hit("epochs: as many as the table holds");
   found.dirty = sb.dirty;
   found.marks = std::move(recovered->log.dirty);
-  found.consistent = sb.inconsistent_source.id.is_nil();
+  found.consistent = !is_inconsistent(sb.disk);
   if (found.consistent) check_digests(n, recovered->log.digests, data);
   for (auto& marks : found.marks) marks.resize(bitmap_words(volume_blocks_));
   for (const StoredRecord& r : recovered->log.records) {
@@ -71,7 +71,7 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
     found.image.push_back(word ? *word : history_.compose(page.bytes()));
   }
   // One that is being filled has nothing to keep, whatever it looks like.
-  if (found.consistent || sb.inconsistent_until != base_unknown)
+  if (found.consistent || !std::holds_alternative<disk_state::Syncing>(sb.disk))
     found.states = history_.matching(found.image);
   return found;
 }

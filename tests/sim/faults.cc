@@ -245,7 +245,7 @@ void Cluster::note_crash(const Node& n, bool power) {
 }
 
 void Cluster::note_recovery(Node& n, const RecoveredLog& log) {
-  if (!log.superblock.inconsistent_source.id.is_nil()) coverage_.hit("recovery: of an Inconsistent replica");
+  if (is_inconsistent(log.superblock.disk)) coverage_.hit("recovery: of an Inconsistent replica");
   if (std::exchange(n.was_cut, false)) coverage_.hit("recovery: after a cut");
   if (log.records.empty()) return;
   std::uint64_t ring = log.superblock.ring_bytes;

@@ -62,7 +62,7 @@ unsigned Checkpointer::writes_at_once() const {
 
 void Checkpointer::advance() {
   if (v_.failed) return;
-  if (phase_ == Phase::idle && !v_.hold_checkpoint && !v_.source_pending && due()) start();
+  if (phase_ == Phase::idle && !v_.hold_checkpoint && !v_.disk.source_pending() && due()) start();
   if (phase_ == Phase::writing) submit_writes();
   if (phase_ == Phase::idle && nothing_to_do()) requested_ = all_requested_ = false;
 }

@@ -149,7 +149,7 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::superblock: {
       unsigned purposes = volume.on_superblock_written(e.error);
       if (purposes & Volume::for_epoch) volume.log.release_durable();
-      if (purposes & Volume::for_source) volume.source_pending = false;
+      if (purposes & Volume::for_source) volume.disk.source_durable();
       if (purposes & Volume::for_commit) checkpointer.on_commit_durable();
       if (purposes & Volume::for_tail) checkpointer.on_tail_durable();
       if ((purposes & Volume::for_cut) && secondary()) secondary()->on_cut_durable();
@@ -213,15 +213,15 @@ void Core::Parts::become_primary() {
   TL_CHECK(granted && secondary() && secondary()->settled() && !promotion.busy());
   Promotion::Granted g = std::move(*granted);
   granted.reset();
-  if (volume.inconsistent || volume.refill_until().v != 0) volume.accept_loss();
+  if (volume.disk.inconsistent() || volume.disk.refilling()) volume.accept_loss();
   auto& p = role.emplace<Primary>(volume, checkpointer, repair);
-  volume.out.notices.push_back(
-      {(g.flags & epoch_by_force) != 0, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
+  volume.out.notices.push_back({(g.grounds.flags & epoch_by_force) != 0, g.text, NoticeKind::role,
+                                volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
-  p.start(g.epoch, g.in_sync, std::move(g.value), g.flags);
-  TL_CHECK(p.epoch() == g.epoch && !volume.inconsistent);
+  p.start(g.epoch, g.in_sync, std::move(g.value), g.grounds);
+  TL_CHECK(p.epoch() == g.epoch && !volume.disk.inconsistent());
 }
 
 void Core::Parts::become_secondary() {
@@ -256,7 +256,7 @@ void Core::Parts::refuse_demotion() {
 
 void Core::Parts::tell_state(bool always) {
   // With every event: all of the state is gathered only where it differs.
-  bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.inconsistent &&
+  bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.disk.inconsistent() &&
                  told.epoch == volume.told_epoch();
   if (!always && is_told) return;
   NodeState now = volume.node_state(primary() != nullptr);
@@ -483,7 +483,7 @@ VolumeStatus Core::status() const {
   s.journal_size = v.log.ring_bytes();
   s.arena_used = std::uint64_t{v.arena.used()} * block_size;
   s.arena_size = std::uint64_t{v.arena.size()} * block_size;
-  s.refilling = v.refill_until().v != 0;
+  s.refilling = v.disk.refilling() != nullptr;
   s.dirty_blocks = v.committed.data_blocks();
   parts_->with_role([&](auto& role) { role.fill_status(s); });
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();

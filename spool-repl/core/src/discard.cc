@@ -36,7 +36,7 @@ void Secondary::discard(const Discard& command) {
     why = "its history is being given up already";
   else if (v_.failed)
     why = "this node's disk has failed: " + v_.failure;
-  else if (v_.inconsistent && !v_.damaged() && !split)
+  else if (v_.disk.syncing() && !split)
     why = "this replica is Inconsistent: it has no history of its own that could be given up";
   else if (!split)
     why =
@@ -66,7 +66,7 @@ std::string Secondary::nothing_in_common(ReplicaId with) const {
 // again.
 bool Secondary::may_give_up() const {
   const SplitBrain* split = v_.split_brain_with(discard_->winner);
-  return giving_up_ || !split || split->parted != base_unknown;
+  return giving_up_ || !split || split->parted;
 }
 
 void Secondary::end_discard(bool ok, std::string text) {
@@ -96,9 +96,10 @@ std::string Secondary::doubt_of_winner() const {
   if (link->state->inconsistent) return "it is Inconsistent";
   const SplitBrain* split = v_.split_brain_with(discard_->winner);
   if (!split) return "the split brain is over";
-  if (link->state->last.lsn < split->parted)
+  if (!split->parted) return "it is not known what both have";
+  if (link->state->last.lsn < *split->parted)
     return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both",
-                       link->state->last.lsn.v, split->parted.v);
+                       link->state->last.lsn.v, split->parted->v);
   return "";
 }
 

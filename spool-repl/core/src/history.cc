@@ -6,6 +6,8 @@ namespace twinloft::repl::core {
 
 namespace {
 
+using disk_state::Damaged;
+using disk_state::Syncing;
 using verdict::SplitBrain;
 
 // What a history holds behind a record that another history has too. The other history ends in the epoch
@@ -36,7 +38,7 @@ Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const 
     }
     out.by_force = out.by_force || (e.flags & epoch_by_force);
     out.lossy = out.lossy || (e.flags & epoch_lossy);
-    out.heir = out.heir || comes_after(e.flags, other);
+    out.heir = out.heir || comes_after(e, other);
     out.beside = out.beside || e.epoch.counter <= other.counter;
   }
   return out;
@@ -100,7 +102,7 @@ bool acknowledged_to_nobody(const History& here, Lsn lsn, ReplicaSet witnesses) 
 // Whether this primary has everything that may have been acknowledged here before the journal was damaged. It
 // has what was committed if its table has the epoch of that for long enough, or the newest epoch that was
 // here. Where nothing was committed every history has it. What came behind is judged as any tail.
-bool has_what_was_damaged(const History& here, const History::Damage& damage, const Offer& there) {
+bool has_what_was_damaged(const History& here, const Damaged& damage, const Offer& there) {
   const EpochTable& epochs = there.epochs;
   auto find = [&](const Epoch& e) {
     return std::find_if(epochs.begin(), epochs.end(),
@@ -109,12 +111,13 @@ bool has_what_was_damaged(const History& here, const History::Damage& damage, co
   auto reaches = [&](auto e) {
     return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > damage.until);
   };
-  auto ours = find(damage.newest.epoch);
+  EpochEntry newest = damage.newest.value_or(EpochEntry{});
+  auto ours = find(newest.epoch);
   bool has_newest = ours != epochs.end();
-  if (damage.until != Lsn{} && !reaches(ours) && !reaches(find(damage.of)))
-    return forgotten_and_kept(here, there, damage.newest);
+  if (damage.until != Lsn{} && !reaches(ours) && !(damage.of && reaches(find(*damage.of))))
+    return forgotten_and_kept(here, there, newest);
   if (has_newest && ours + 1 == epochs.end()) return true;
-  EpochEntry left = has_newest ? *ours : damage.newest;  // what the tail here ends in
+  EpochEntry left = has_newest ? *ours : newest;         // what the tail here ends in
   Lsn parted = has_newest ? ours->start : damage.until;  // epochs that both have are no successors
   for (const EpochEntry& e : here.epochs)
     if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
@@ -127,13 +130,13 @@ bool has_what_was_damaged(const History& here, const History::Damage& damage, co
 // Whether what is here is a part of a history only, since a resync was not finished, and holds nothing that
 // the offered history lacks.
 bool is_fragment(const History& here, const Offer& there) {
-  const auto* part = here.incomplete ? std::get_if<History::Fragment>(&*here.incomplete) : nullptr;
+  const auto* part = here.incomplete ? std::get_if<Syncing>(&*here.incomplete) : nullptr;
   if (!part) return false;
-  if (!part->base || part->base->v == 0) return true;
-  if (forgets(there.epochs, part->base_epoch) &&
+  if (!part->base || part->base->lsn.v == 0) return true;
+  if (forgets(there.epochs, part->base->epoch) &&
       !forced_unseen(here.epochs, there.epochs, here.newest.in_sync))
     return true;
-  return history_holds(there.epochs, Lsn{UINT64_MAX}, part->base_epoch, *part->base);
+  return history_holds(there.epochs, Lsn{UINT64_MAX}, part->base->epoch, part->base->lsn);
 }
 
 // What the log was cut for is the offered history: what is left of the log is in it.
@@ -142,17 +145,17 @@ bool is_of_the_cut(const History& here, const Offer& there) {
   return there.epochs.holds(here.cut_for->epoch) || forgotten_and_kept(here, there, *here.cut_for);
 }
 
-SplitBrain lost_here(const History::Damage& damage, const Offer& there) {
+SplitBrain lost_here(const Damaged& damage, const Offer& there) {
   return {
       fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, "
                   "and replica {} "
                   "does not have that",
-                  damage.newest.epoch.counter, damage.until.v, there.primary)};
+                  damage.newest ? damage.newest->epoch.counter : 0, damage.until.v, there.primary)};
 }
 
 // Where the journal was damaged, and the offered history lacks what was in it.
 std::optional<SplitBrain> judge_damage(const History& here, const Offer& there) {
-  const auto* damage = here.incomplete ? std::get_if<History::Damage>(&*here.incomplete) : nullptr;
+  const auto* damage = here.incomplete ? std::get_if<Damaged>(&*here.incomplete) : nullptr;
   if (!damage || has_what_was_damaged(here, *damage, there)) return std::nullopt;
   return lost_here(*damage, there);
 }
@@ -223,7 +226,7 @@ Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer) {
   if (common >= commit) return verdict::Follow{};
   // A resync that was not finished leaves nothing to keep, unless the content was complete up to a point
   // behind this one.
-  bool unfinished = peer && peer->inconsistent && (peer->base == base_unknown || peer->base <= common);
+  bool unfinished = peer && peer->inconsistent && (!peer->base || peer->base->lsn <= common);
   if (unfinished) return verdict::Resync{};
   return SplitBrain{fmt::format(
       "split brain: it knows writes up to {} as committed, and {}. Both histories are kept; decide which "

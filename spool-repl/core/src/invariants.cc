@@ -20,11 +20,30 @@ void Volume::check_invariants() const {
   TL_CHECK(std::is_sorted(sb.epochs.begin(), sb.epochs.end(), in_order));
   for (const SplitBrain& s : sb.split_brains) TL_CHECK(s.with != 0 && s.with != sb.replica);
 
-  TL_CHECK(!source_pending || inconsistent);
-  TL_CHECK(!accepting_loss_ || !inconsistent);
+  disk.check_invariants();
+  check_superblock();
   TL_CHECK(superblock_in_flight_ != 0 || superblock_wanted_ == 0);
   TL_CHECK(failed == !failure.empty());
   for (const DirtyMap& d : dirty) TL_CHECK(!d.slot().known || d.slot().peer != 0);
+}
+
+// What the disk says of the content, or will once the write under way has ended. A refill alone waits for the
+// next write, whatever that is for.
+void Volume::check_superblock() const {
+  bool under_way = superblock_in_flight_ != 0;
+  DiskState stored = disk.stored();
+  auto refills = [](const DiskState& s) {
+    return std::holds_alternative<disk_state::Consistent>(s) ||
+           std::holds_alternative<disk_state::Refilling>(s);
+  };
+  bool waits = refills(stored) && refills(sb.disk);
+  auto* damaged = std::get_if<disk_state::Damaged>(&stored);  // a loss that was seen since raises `until`
+  waits = waits || (damaged && std::holds_alternative<disk_state::Damaged>(sb.disk));
+  TL_CHECK(under_way || waits || stored == sb.disk);
+  TL_CHECK(under_way || !disk.finishing());
+  TL_CHECK(under_way || !disk.source_pending());
+  // Nothing below the commit point is cut off, and what a damaged journal has left begins with that.
+  TL_CHECK(!damaged || damaged->base.lsn <= commit_lsn());
 }
 
 void Term::check_invariants() const {
@@ -88,6 +107,8 @@ void PeerLinks::check_invariants() const {
 
 void Primary::check_invariants() const {
   v_.check_invariants();
+  // Its content is the volume, also where a loss was accepted.
+  TL_CHECK(!v_.disk.inconsistent() && !v_.disk.refilling());
   TL_CHECK(v_.log.committed_end() <= v_.log.durable_end());
   term_.check_invariants();
   membership_.check_invariants();
@@ -109,8 +130,10 @@ void Secondary::check_invariants() const {
   TL_CHECK(cut_ != Cut::resetting || reset_);
   TL_CHECK(!giving_up_ || reset_);
   TL_CHECK(erasing_ == 0 || cut_ != Cut::none || v_.failed);
-  TL_CHECK(!v_.inconsistent || clearing_ || !v_.sb.inconsistent_source.id.is_nil());
-  TL_CHECK(!sync_until_ || v_.inconsistent || clearing_);
+  TL_CHECK(!v_.disk.finishing() || clearing_);
+  TL_CHECK(!sync_until_ || v_.disk.inconsistent() || clearing_);
+  if (const auto* refilling = v_.disk.refilling())
+    TL_CHECK(v_.log.mark_before(v_.log.durable_end()).lsn < refilling->until);
   TL_CHECK(sync_acked_ <= sync_durable_ && sync_durable_ <= sync_last_);
   TL_CHECK(checks_.empty() || follows);
 }

@@ -18,16 +18,16 @@ void Membership::take_office(ReplicaSet in_sync, std::optional<EpochValue> value
     if (!(in_sync & set_of(l.config.id))) v_.note_parting(l);
 }
 
-void Membership::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
+void Membership::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, const Grounds& grounds) {
   TL_CHECK(!change_ && epoch.counter > v_.recorded().epoch.counter);
-  term_.begin(epoch, in_sync, flags);
+  term_.begin(epoch, in_sync, grounds);
   log_epoch();
 }
 
 bool Membership::begin_epoch_behind(std::uint64_t counter) {
   if (v_.config.arbiter != Arbiter::manual || change_) return false;
   std::uint32_t kept = term_.logged() ? 0 : term_.flags() & (epoch_by_force | epoch_lossy);
-  begin_epoch({counter + 1, Uuid::generate(v_.random)}, term_.in_sync(), epoch_after(term_.epoch()) | kept);
+  begin_epoch({counter + 1, Uuid::generate(v_.random)}, term_.in_sync(), {kept, mark_of(term_.epoch())});
   return true;
 }
 
@@ -46,7 +46,7 @@ void Membership::log_epoch() {
                  v_.log.last_mark().hash,
                  hash_payload({}),
                  0};
-  body.epoch_change = {term_.epoch(), v_.sb.replica, term_.in_sync(), term_.flags()};
+  body.epoch_change = {term_.epoch(), v_.sb.replica, term_.in_sync(), term_.flags(), term_.granted_after()};
   std::vector<std::byte> meta;
   encode_body_meta(body, meta);
   auto pos = v_.log.place(meta_blocks_for(meta.size()));
@@ -293,7 +293,7 @@ void Membership::apply_change() {
     }
   }
   begin_epoch(granted.epoch, granted.in_sync,
-              epoch_after(term_.epoch()) | (granted.by_force ? std::uint32_t{epoch_by_force} : 0));
+              {granted.by_force ? std::uint32_t{epoch_by_force} : 0, mark_of(term_.epoch())});
   // Nobody who counted before is let go of until this epoch's record is durable on those who count now.
   TL_CHECK(term_.in_sync() == granted.in_sync && (term_.counted() & (joined | left)) == (joined | left));
 }

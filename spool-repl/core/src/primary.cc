@@ -15,10 +15,10 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
       links_(volume, checkpointer, peers_, term_, membership_, resync_) {}
 
 void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value,
-                    std::uint32_t flags) {
+                    const Grounds& grounds) {
   membership_.take_office(in_sync, std::move(value));
   links_.update_tail_limit();
-  membership_.begin_epoch(epoch, in_sync, flags);
+  membership_.begin_epoch(epoch, in_sync, grounds);
   for (const Link& l : v_.links)
     if (l.up) links_.peer_up(l.config.id);
 }

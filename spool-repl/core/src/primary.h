@@ -32,7 +32,7 @@ class Primary {
 
   // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
   // EpochFlags.
-  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags);
+  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, const Grounds& grounds);
   void on_arbiter(const ArbiterAnswer& answer) { membership_.on_arbiter(answer); }
   // Continue without the members that are away (manual arbiter, forced by the operator).
   bool go_on_alone() { return membership_.go_on_alone(); }  // false: no replica that is needed is away

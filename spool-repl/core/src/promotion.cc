@@ -32,13 +32,13 @@ EpochEntry Promotion::newest_known() const {
 std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
   if (v_.failed) return "this node's disk has failed: " + v_.failure;
-  if (v_.damaged() && !accept_loss_)
+  if (v_.disk.damaged() && !accept_loss_)
     return fmt::format(
         "the journal here was damaged, and acknowledged writes behind LSN {} may be missing: they come back "
         "from a "
         "replica that has them. Connect one, or promote it. If there is none, use --accept-loss",
         v_.log.last_mark().lsn.v);
-  if (v_.inconsistent && !v_.damaged())
+  if (v_.disk.inconsistent() && !v_.disk.damaged())
     return "this replica is Inconsistent: a resync into it has not been finished. Promote its source, or "
            "wait";
   for (const Link& l : v_.links)
@@ -137,12 +137,12 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
 // A replica whose disk was replaced has the id of one that was a member, and nothing else. What others hold
 // need not be known as committed: one that was restarted may learn that only from this one.
 std::string Promotion::made_anew() const {
-  if (v_.refill_until().v != 0)
+  if (const auto* refilling = v_.disk.refilling())
     return fmt::format(
         "replica {} was created anew and has not got back all that it had: acknowledged writes up to LSN {} "
         "may be "
         "missing, it has {}. Connect or promote the replica that fills it, or use --force and lose them",
-        v_.sb.replica, v_.refill_until().v, v_.log.last_mark().lsn.v);
+        v_.sb.replica, refilling->until.v, v_.log.last_mark().lsn.v);
   // An arbiter's value says who counts, see objection(): it may be this one alone, before anything was
   // durable here.
   if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return "";
@@ -402,7 +402,7 @@ EpochTable Promotion::chain_of(const EpochEntry& newest) const {
 // Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here:
 // a replica whose log ends in a later one finds this replica counted there. What lies in other logs only will
 // be cut: if it was by force, or with a loss, nothing but this one will tell.
-std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
+Grounds Promotion::grounds_after(const EpochEntry& newest) const {
   Epoch named = newest.epoch;
   std::uint32_t carried = 0;
   EpochTable chain = chain_of(newest);
@@ -416,10 +416,13 @@ std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
     }
     if (e.flags & (epoch_by_force | epoch_lossy)) break;
   }
-  std::uint32_t after = epoch_after(named) | carried;
+  std::uint32_t flags = carried;
   bool by_force = v_.config.arbiter == Arbiter::external ? desired_->by_force : force_;
-  if (by_force) return after | epoch_by_force | (v_.whole() ? 0 : std::uint32_t{epoch_lossy});
-  return after | (witnessed(newest.in_sync) ? std::uint32_t{epoch_witnessed} : 0);
+  if (by_force)
+    flags |= epoch_by_force | (v_.whole() ? 0 : std::uint32_t{epoch_lossy});
+  else if (witnessed(newest.in_sync))
+    flags |= epoch_witnessed;
+  return {flags, mark_of(named)};
 }
 
 // What is known to be missing here, and what may be.
@@ -428,7 +431,7 @@ std::string Promotion::told_of_force(const EpochEntry& newest) const {
   ReplicaSet away = newest.in_sync & ~set_of(self);
   for (const Link& l : v_.links)
     if (l.state) away &= ~set_of(l.config.id);
-  if (v_.inconsistent || v_.refill_until().v != 0)
+  if (v_.disk.inconsistent() || v_.disk.refilling())
     return ". DATA IS MISSING HERE: this replica had not got back everything that it had acknowledged";
   if (!(newest.in_sync & set_of(self)))
     return fmt::format(
@@ -466,7 +469,7 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   std::string text = fmt::format("replica {} is Primary, epoch {}", v_.sb.replica, epoch.counter);
   EpochEntry newest = newest_known();
   if (force_) text += told_of_force(newest) + told_of_split_brains();
-  granted_ = Granted{epoch,    in_sync, by_arbiter ? desired_ : std::nullopt, flags_after(newest),
+  granted_ = Granted{epoch,    in_sync, by_arbiter ? desired_ : std::nullopt, grounds_after(newest),
                      command_, text};
   command_.reset();
 }

@@ -29,14 +29,14 @@ class Promotion {
     Epoch epoch;
     ReplicaSet in_sync = 0;
     std::optional<EpochValue> value;
-    std::uint32_t flags = 0;  // EpochFlags
+    Grounds grounds;
     std::optional<Token> command;
     std::string text;
   };
 
   // `command`: answered with CommandDone; without one this node tries on its own account and stays silent.
   void ask(std::optional<Token> command, bool force, bool accept_loss = false);
-  bool accepts_damage() const { return busy() && accept_loss_ && v_.inconsistent; }
+  bool accepts_damage() const { return busy() && accept_loss_ && v_.disk.inconsistent(); }
   bool busy() const { return phase_ != Phase::idle; }
   Instant started() const { return started_.value_or(Instant{}); }
   void note_start(Instant now) {
@@ -74,7 +74,7 @@ class Promotion {
   bool forced() const;
   bool witnessed(ReplicaSet members) const;
   EpochTable chain_of(const EpochEntry& newest) const;
-  std::uint32_t flags_after(const EpochEntry& newest) const;
+  Grounds grounds_after(const EpochEntry& newest) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);
   void ask_arbiter(bool read);

@@ -68,7 +68,7 @@ void Repair::start_blocks() {
     if (job.todo.empty() && job.open == 0) closing.push_back(ticket);
   }
   for (Ticket ticket : closing) close(ticket, End::readable);
-  if (v_.inconsistent) later_.clear();
+  if (v_.disk.inconsistent()) later_.clear();
   bool begun = false;
   while (!later_.empty() && later_.front().at <= v_.now && start(later_.front().lba, 0, begun))
     later_.pop_front();

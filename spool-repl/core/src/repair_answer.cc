@@ -29,7 +29,7 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
     return;
   }
   if (!flows) return;  // a tail is being cut off first
-  if (v_.inconsistent || v_.failed) return answer(q, FetchedBlock::Kind::nothing);
+  if (v_.disk.inconsistent() || v_.failed) return answer(q, FetchedBlock::Kind::nothing);
   if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;
   auto found = v_.committed.find(q.asked.lba);
   if (found.kind == BlockIndex::Kind::data)
@@ -73,7 +73,7 @@ void RepairAnswers::on_read(std::uint64_t n, int error) {
       const Link* link = v_.find_link(q->peer);
       if (link->state && link->state->primary) repair_.begin_later(q->asked.lba);
       answer(*q, FetchedBlock::Kind::nothing);
-    } else if (!stale && !v_.inconsistent) {
+    } else if (!stale && !v_.disk.inconsistent()) {
       answer(*q, FetchedBlock::Kind::data, v_.read_arena.data(slot));
     }
   }

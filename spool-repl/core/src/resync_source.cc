@@ -24,8 +24,8 @@ ResyncSource::ResyncSource(Volume& volume, Repair& repair, Peers& peers, const T
 // A replica into which a resync was not finished says what it was before. That counts unless force has broken
 // the chain since: what it has been sent meanwhile may then not be in the history here.
 bool ResyncSource::vouches(const NodeState& s) const {
-  return s.base != base_unknown && !maybe_forced_behind(term_.epochs(), s.base) &&
-         history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base_epoch, s.base);
+  return s.base && !maybe_forced_behind(term_.epochs(), s.base->lsn) &&
+         history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base->epoch, s.base->lsn);
 }
 
 // Whether the bitmap here tells all that a replica lacks whose content is this history up to there.
@@ -49,7 +49,7 @@ void ResyncSource::offer(Peer& peer, RecordNo common_end) {
   const Link* link = v_.find_link(peer.id());
   bool unfinished = link->state && link->state->inconsistent;
   // A consistent one looks itself whether it has the record that we name.
-  bool reaches = unfinished ? vouches(*link->state) && bitmap_reaches(peer, link->state->base)
+  bool reaches = unfinished ? vouches(*link->state) && bitmap_reaches(peer, link->state->base->lsn)
                             : bitmap_reaches(peer, peer_last);
   RecordNo hold = std::max({v_.log.first(), v_.readable_from, common_end});
   peer.offer({hold, !reaches, unfinished});
@@ -84,8 +84,8 @@ void ResyncSource::handle(Peer& peer, const SyncReady& m) {
 void ResyncSource::resume(Peer& peer, const NodeState& state, Lsn base) {
   TL_CHECK(peer.is_streaming() && state.inconsistent);
   bool vouched = vouches(state);
-  start(peer, base, !vouched || !bitmap_reaches(peer, state.base), true);
-  peer.resync()->nothing = vouched && state.base >= base;
+  start(peer, base, !vouched || !bitmap_reaches(peer, state.base->lsn), true);
+  peer.resync()->nothing = vouched && state.base->lsn >= base;
 }
 
 void ResyncSource::start(Peer& peer, Lsn base, bool whole, bool compare) {

@@ -23,6 +23,7 @@ void Secondary::handle(SyncBegin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ ||
       cut_ == Cut::archiving)
     return refuse("it began a resync at the wrong moment");
+  if (v_.disk.finishing()) return refuse(just_ending);
   common_ = std::max(common_,
                      common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
   Verdict verdict = judge_resync(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
@@ -40,8 +41,9 @@ void Secondary::handle(SyncBegin& m) {
 // Whether what an unfinished resync has brought is in that history too. Force on the other side is the
 // source's own to see (Primary::vouches).
 bool Secondary::holds_source(std::span<const EpochEntry> epochs) const {
-  if (!v_.inconsistent || v_.damaged()) return true;
-  const Uuid& source = v_.sb.inconsistent_source.id;
+  const auto* syncing = v_.disk.syncing();
+  if (!syncing) return true;
+  const Uuid& source = syncing->source.id;
   return source == epoch_.id ||
          std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch.id == source; });
 }
@@ -50,12 +52,10 @@ bool Secondary::holds_source(std::span<const EpochEntry> epochs) const {
 // whose it is; and where that of the last one is not in its history, nothing is known of the data area any
 // more.
 std::string Secondary::note_source(const Begin& m) {
-  Superblock& sb = v_.sb;
-  if (!v_.inconsistent || v_.damaged() || sb.inconsistent_source.id == m.epoch.id) return "";
-  bool useless = sb.inconsistent_base != base_unknown && !holds_source(m.epochs);
-  sb.inconsistent_source = m.epoch;
-  if (useless) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
-  v_.source_pending = true;
+  const auto* syncing = v_.disk.syncing();
+  if (!syncing || syncing->source.id == m.epoch.id) return "";
+  bool useless = syncing->base && !holds_source(m.epochs);
+  v_.disk.change_source(m.epoch, !useless);
   v_.write_superblock(Volume::for_source);
   if (!useless) return "";
   return fmt::format(
@@ -65,11 +65,11 @@ std::string Secondary::note_source(const Begin& m) {
 // Whether the content here is known to be the source's history up to `since`, or beyond.
 bool Secondary::vouches(const SyncBegin& m) const {
   if (m.whole) return false;
-  const Superblock& sb = v_.sb;
-  if (v_.inconsistent)
-    return sb.inconsistent_base != base_unknown && m.since.lsn <= sb.inconsistent_base &&
-           history_holds(m.epochs, m.from.lsn, sb.inconsistent_base_epoch, sb.inconsistent_base);
-  Lsn common = common_history(sb.epochs, v_.log.last_mark().lsn, m.epochs, m.from.lsn);
+  if (v_.disk.damaged() || v_.disk.syncing()) {
+    auto base = v_.disk.base();
+    return base && m.since.lsn <= base->lsn && history_holds(m.epochs, m.from.lsn, base->epoch, base->lsn);
+  }
+  Lsn common = common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, m.from.lsn);
   if (m.since.lsn > common || v_.commit_lsn() > common) return false;
   return m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();
 }
@@ -99,7 +99,7 @@ void Secondary::try_reset() {
   if (!reset_ || cut_ != Cut::none || v_.log.durable_end() != v_.log.end() || v_.journal_in_flight > 0 ||
       v_.failed)
     return;
-  if (!reset_->whole && (!v_.inconsistent || v_.damaged()) && !settle_base()) return;
+  if (!reset_->whole && !v_.disk.syncing() && !settle_base()) return;
   if (!checkpointer_.idle()) return;
   RecordNo from = given_up_from();
   if (!reset_archived_ && from < v_.log.end()) {
@@ -150,11 +150,10 @@ void Secondary::reset() {
                      reset_->whole ? "full" : "bitmap", primary_),
          NoticeKind::resync_begun, primary_});
   Superblock& sb = v_.sb;
-  if (reset_->whole)
-    sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
-  else if (!v_.inconsistent || v_.damaged())
-    sb.inconsistent_base_epoch = v_.log.epoch_before(v_.log.committed_end()),
-    sb.inconsistent_base = v_.commit_lsn();
+  std::optional<LogPoint> base;
+  if (!reset_->whole)
+    base = v_.disk.syncing() ? v_.disk.base()
+                             : LogPoint{v_.log.epoch_before(v_.log.committed_end()), v_.commit_lsn()};
   // What comes is marked for the others as it comes; what was marked before is right as long as it is of this
   // history.
   for (DirtyMap& d : v_.dirty)
@@ -169,10 +168,7 @@ void Secondary::reset() {
   v_.committed.clear();
   v_.home_end = v_.log.first();
   v_.recovered_end = {};  // of the log that was
-  v_.inconsistent = true;
-  sb.inconsistent_source = reset_->epoch;
-  sb.inconsistent_until = Lsn{UINT64_MAX};
-  sb.damaged_newest = {};
+  v_.disk.begin_sync(reset_->epoch, base);
   sb.tail_pos = v_.log.tail_pos();
   sb.tail = reset_->from;
   sb.tail_epoch = reset_->from_epoch;
@@ -205,7 +201,7 @@ void Secondary::on_reset_durable() {
 // newer; whereas records that are older and still wait for room do no harm, since the last of them holds what
 // this does.
 void Secondary::handle(SyncData& m) {
-  if (m.epoch != epoch_ || !begun_ || !v_.inconsistent)
+  if (m.epoch != epoch_ || !begun_ || !v_.disk.inconsistent())
     return refuse("it sent resync data that nobody asked for");
   bool fits = m.seq > sync_last_ && std::all_of(m.extents.begin(), m.extents.end(), [&](const Extent& e) {
                 return e.lba.v + e.blocks <= v_.sb.volume_blocks;
@@ -232,10 +228,11 @@ void Secondary::handle(SyncData& m) {
 }
 
 void Secondary::handle(const SyncEnd& m) {
-  if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it ended a resync that nobody began");
+  if (m.epoch != epoch_ || !begun_ || !v_.disk.inconsistent())
+    return refuse("it ended a resync that nobody began");
   sync_until_ = m.until;
   // A damaged log was committed further than it reaches: some of that may be in the data area, in part.
-  if (v_.damaged()) sync_until_ = std::max(m.until, v_.sb.inconsistent_until);
+  if (const auto* damaged = v_.disk.damaged()) sync_until_ = std::max(m.until, damaged->until);
   // What was found equal may have been in no more than the disk's cache.
   checkpointer_.request_sync();
   sync_round_ = checkpointer_.rounds_begun() + 1;
@@ -245,7 +242,8 @@ void Secondary::handle(const SyncEnd& m) {
 // --------------------------------------------------------------------------------------------------------
 
 void Secondary::handle(SyncCheck& m) {
-  if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it sent checks that nobody asked for");
+  if (m.epoch != epoch_ || !begun_ || !v_.disk.inconsistent())
+    return refuse("it sent checks that nobody asked for");
   auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
   if (end > v_.sb.volume_blocks || checks_.size() >= checks_max)
     return refuse("it sent checks beyond the volume, or too many");
@@ -357,11 +355,7 @@ void Secondary::advance_sync() {
   if (!sync_flying_.empty()) checkpointer_.request();
   if (!sync_until_ || !sync_flying_.empty() || clearing_ || v_.commit_lsn() < *sync_until_) return;
   if (checkpointer_.rounds_done() < sync_round_) return;
-  v_.sb.inconsistent_source = {};
-  v_.sb.inconsistent_until = {};
-  v_.sb.inconsistent_base_epoch = {};
-  v_.sb.inconsistent_base = {};
-  v_.sb.damaged_newest = {};
+  v_.disk.finish();
   sync_until_.reset();
   clearing_ = true;
   v_.write_superblock(Volume::for_consistent);
@@ -369,7 +363,7 @@ void Secondary::advance_sync() {
 
 void Secondary::on_consistent_durable() {
   clearing_ = false;
-  v_.inconsistent = false;
+  v_.disk.finished();
   v_.out.notices.push_back(
       {false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v),
        NoticeKind::resync_finished, primary_});

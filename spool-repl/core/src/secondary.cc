@@ -142,6 +142,7 @@ void Secondary::handle(const Begin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_)
     return refuse("it began to send without a common record");
   if (cut_ == Cut::resetting) return refuse("this replica is just giving up its log for a resync");
+  if (v_.disk.finishing()) return refuse(just_ending);
   Epoch seen = v_.log.epoch_before(v_.log.end());
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
     return refuse(
@@ -163,7 +164,7 @@ void Secondary::handle(const Begin& m) {
   if (lost) {  // durable before the first of those records is taken
     auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(),
                            [&](const EpochEntry& e) { return e.start <= m.holds; });
-    v_.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
+    v_.disk.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
   }
   // A cut for somebody else says nothing of the records that come now.
   bool other_cut = v_.ends_in_a_cut() && !m.epochs.holds(v_.sb.cut_for.epoch);
@@ -395,7 +396,7 @@ void Secondary::flush_messages() {
 // A round of the checkpointer may take longer than the source waits: the same acknowledgement again says that
 // the disk goes on, then.
 std::optional<Instant> Secondary::tell_at() const {
-  bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.inconsistent &&
+  bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.disk.inconsistent() &&
                  sync_last_ > 0 && checkpointer_.steps_done() != told_steps_;
   if (!goes_on) return std::nullopt;
   return told_at_ + v_.config.slow_peer / 4;
@@ -414,7 +415,7 @@ void Secondary::flush_sync_acks() {
 void Secondary::fill_status(VolumeStatus& s) const {
   s.epoch = connection_ == ConnectionState::Connected ? epoch_ : v_.log.epoch_before(v_.log.end());
   s.in_sync = v_.recorded().in_sync;
-  s.inconsistent = v_.inconsistent;
+  s.inconsistent = v_.disk.inconsistent();
   if (discard_) s.discards_for = discard_->winner;
   for (const Link& l : v_.links) {
     PeerStatus& to = s.peers.emplace_back();
@@ -437,7 +438,7 @@ std::vector<Stream> Secondary::streams() const {
   const Link* link = v_.find_link(primary_);
   if (!link || connection_ != ConnectionState::Connected || cut_ != Cut::none) return {};
   return {{primary_, link->connection, epoch_, true,
-           !v_.inconsistent && link->state && !link->state->inconsistent}};
+           !v_.disk.inconsistent() && link->state && !link->state->inconsistent}};
 }
 
 bool Secondary::settled() const {

@@ -7,14 +7,14 @@
 
 namespace twinloft::repl::core {
 
-void Term::begin(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
+void Term::begin(const Epoch& epoch, ReplicaSet in_sync, const Grounds& grounds) {
   TL_CHECK(epoch.counter > epoch_.counter);
   TL_CHECK((in_sync & set_of(v_.sb.replica)) != 0);
   before_ |= in_sync_;  // members needed for what is already logged are needed until the new record is
                         // durable
   epoch_ = epoch;
   in_sync_ = in_sync;
-  flags_ = flags;
+  grounds_ = grounds;
   logged_ = false;
 }
 
@@ -31,7 +31,9 @@ void Term::settle() {
 
 EpochTable Term::epochs() const {
   EpochTable all = v_.sb.epochs;
-  if (!logged_) all.note({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, flags_});
+  if (!logged_)
+    all.note({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, grounds_.flags,
+              grounds_.granted_after});
   return all;
 }
 

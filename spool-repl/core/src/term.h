@@ -19,7 +19,8 @@ class Term {
   const Epoch& epoch() const { return epoch_; }
   ReplicaSet in_sync() const { return in_sync_; }
   ReplicaSet counted() const { return in_sync_ | before_; }
-  std::uint32_t flags() const { return flags_; }
+  std::uint32_t flags() const { return grounds_.flags; }
+  EpochMark granted_after() const { return grounds_.granted_after; }
   bool logged() const { return logged_; }  // the epoch's record has its place in the log
   RecordNo end() const { return end_; }    // one past the epoch's record
   bool in_flight() const { return logged_ && v_.log.durable_end() < end_; }
@@ -38,7 +39,7 @@ class Term {
   RecordNo acked_end() const;
 
   // Transitions, for Membership.
-  void begin(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);
+  void begin(const Epoch& epoch, ReplicaSet in_sync, const Grounds& grounds);
   void note_logged(RecordNo end);
   void settle();  // the epoch's record is durable on its own set: who counted before counts no more
   void lose() { lost_ = true; }
@@ -51,7 +52,7 @@ class Term {
   Epoch epoch_;
   ReplicaSet in_sync_ = 0;  // of epoch_
   ReplicaSet before_ = 0;   // set before epoch_, while epoch_'s record is not durable on in_sync_
-  std::uint32_t flags_ = 0;
+  Grounds grounds_;
   RecordNo end_ = 0;
   bool logged_ = false, lost_ = false;
 };

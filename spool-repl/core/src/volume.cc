@@ -27,12 +27,12 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       arena(a),
       read_arena(reads),
       random(r),
+      disk(recovered.superblock.disk),
       sb(recovered.superblock),
       home_map(recovered.home_map),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
-      committed(a),
-      inconsistent(!sb.inconsistent_source.id.is_nil()) {
-  distrusts_disk = inconsistent;
+      committed(a) {
+  distrusts_disk = disk.inconsistent();
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
@@ -192,18 +192,14 @@ History Volume::history() const {
             {},
             {}};
   if (ends_in_a_cut()) h.cut_for = sb.cut_for;
-  if (damaged())
-    h.incomplete = History::Damage{sb.damaged_newest, sb.inconsistent_until, sb.inconsistent_source};
-  else if (inconsistent)
-    h.incomplete = History::Fragment{sb.inconsistent_base_epoch, sb.inconsistent_base == base_unknown
-                                                                     ? std::nullopt
-                                                                     : std::optional(sb.inconsistent_base)};
+  if (const auto* d = disk.damaged()) h.incomplete = *d;
+  if (const auto* s = disk.syncing()) h.incomplete = *s;
   return h;
 }
 
 std::uint64_t Volume::newest_epoch() const {
-  std::uint64_t newest = std::max(log.epoch_before(log.end()).counter,
-                                  damaged() ? sb.damaged_newest.epoch.counter : 0);
+  std::uint64_t newest = log.epoch_before(log.end()).counter;
+  if (const EpochEntry* lost = newest_lost()) newest = std::max(newest, lost->epoch.counter);
   for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);
   newest = std::max(newest, sb.cut_for.epoch.counter);
   for (const Link& l : links)
@@ -211,22 +207,30 @@ std::uint64_t Volume::newest_epoch() const {
   return newest;
 }
 
+const EpochEntry* Volume::newest_lost() const {
+  const auto* d = disk.damaged();
+  return d && d->newest ? &*d->newest : nullptr;
+}
+
 // The newest one counts at a promotion, although its record is lost here, or was cut off, or has not come
 // yet.
 EpochEntry Volume::told_epoch() const {
   EpochEntry newest = recorded();
-  if (damaged() && sb.damaged_newest.epoch.counter > newest.epoch.counter) newest = sb.damaged_newest;
+  const EpochEntry* lost = newest_lost();
+  if (lost && lost->epoch.counter > newest.epoch.counter) newest = *lost;
   return sb.cut_for.epoch.counter > newest.epoch.counter ? sb.cut_for : newest;
 }
 
 NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
-  s.inconsistent = inconsistent;
+  s.inconsistent = disk.inconsistent();
   s.whole = whole();
-  s.base_epoch = sb.inconsistent_base_epoch;
-  s.base = inconsistent ? sb.inconsistent_base : Lsn{};
-  if (damaged()) s.base_epoch = log.epoch_before(log.end()), s.base = log.last_mark().lsn;
+  // Where only records are missing, or nothing any more, the content goes as far as the log.
+  if (const auto* syncing = disk.syncing())
+    s.base = syncing->base;
+  else if (s.inconsistent)
+    s.base = LogPoint{log.epoch_before(log.end()), log.last_mark().lsn};
   s.newest_epoch = newest_epoch();
   s.epoch = told_epoch();
   s.last = log.last_mark();
@@ -243,11 +247,11 @@ const SplitBrain* Volume::split_brain_with(ReplicaId id) const {
 
 void Volume::note_split_brain(ReplicaId id, std::optional<Lsn> parted) {
   auto* known = const_cast<SplitBrain*>(split_brain_with(id));
-  if (known && (!parted || known->parted == *parted)) return;
+  if (known && (!parted || known->parted == parted)) return;
   if (known)
-    known->parted = *parted;
+    known->parted = parted;
   else
-    sb.split_brains.push_back({id, parted.value_or(base_unknown)});
+    sb.split_brains.push_back({id, parted});
   write_superblock(for_split_brain);
 }
 
@@ -268,7 +272,8 @@ void Volume::end_split_brains_but(ReplicaId id) {
 // An epoch has one writer, and its record names the one before it: logs that end in the same one are one
 // history. So two find that out which follow a third one by now.
 void Volume::end_split_brain_if_one_history(const Link& link) {
-  if (!link.state || !split_brain_with(link.config.id) || inconsistent || link.state->inconsistent) return;
+  if (!link.state || !split_brain_with(link.config.id) || disk.inconsistent() || link.state->inconsistent)
+    return;
   const Epoch& ours = recorded().epoch;
   if (!ours.id.is_nil() && link.state->epoch.epoch == ours) end_split_brain(link.config.id);
 }
@@ -389,6 +394,7 @@ void Volume::write_superblock(Purpose purpose) {
 void Volume::start_superblock_write() {
   sb.generation++;
   sb.commit = commit_in_flight_ = commit_lsn();
+  sb.disk = disk.stored();
   for (std::size_t i = 0; i < dirty.size(); ++i)
     sb.dirty[i] = dirty[i].slot(), since_in_flight_[i] = dirty[i].slot().since.lsn;
   superblock_in_flight_ = superblock_wanted_;
@@ -410,21 +416,12 @@ unsigned Volume::on_superblock_written(int error) {
   return done;
 }
 
-void Volume::note_refill(Lsn until, const Epoch& primary, const Epoch& of) {
-  // A resync under way says more than this.
-  if (sb.inconsistent_until == base_unknown) return;
-  if (damaged() && until > sb.inconsistent_until) sb.inconsistent_source = of;
-  if (!inconsistent) sb.inconsistent_base_epoch = primary;
-  sb.inconsistent_until = std::max(sb.inconsistent_until, until);
-}
-
 void Volume::settle_refill() {
-  if (refill_until().v == 0) return;
+  const auto* refilling = disk.refilling();
+  if (!refilling) return;
   RecordNo end = log.durable_end();
-  bool later = log.epoch_before(end).counter > sb.inconsistent_base_epoch.counter;
-  if (!later && log.mark_before(end).lsn < sb.inconsistent_until) return;
-  sb.inconsistent_until = {};
-  sb.inconsistent_base_epoch = {};
+  bool later = log.epoch_before(end).counter > refilling->reported_in.counter;
+  if (later || log.mark_before(end).lsn >= refilling->until) disk.refilled();
 }
 
 void Volume::accept_loss() {
@@ -434,22 +431,16 @@ void Volume::accept_loss() {
                    log.last_mark().lsn.v),
        NoticeKind::other, sb.replica});
   // The data area may hold blocks of records that are lost, and nothing tells which.
-  if (inconsistent) {
+  if (disk.damaged()) {
     for (DirtyMap& d : dirty) d.forget();
     for (Link& l : links) l.covered_end = 0;
   }
-  inconsistent = false;
-  accepting_loss_ = true;
+  disk.accept_loss();
 }
 
 void Volume::settle_loss(RecordNo epoch_end) {
-  if (!accepting_loss_ || log.durable_end() < epoch_end) return;
-  accepting_loss_ = false;
-  sb.inconsistent_source = {};
-  sb.inconsistent_until = {};
-  sb.inconsistent_base_epoch = {};
-  sb.inconsistent_base = {};
-  sb.damaged_newest = {};
+  if (!disk.accepting_loss() || log.durable_end() < epoch_end) return;
+  disk.loss_settled();
   write_superblock(for_consistent);
 }
 

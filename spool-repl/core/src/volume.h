@@ -7,6 +7,7 @@
 #include "twinloft/spool-repl/core/block_index.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/core/dirty.h"
+#include "twinloft/spool-repl/core/disk_condition.h"
 #include "twinloft/spool-repl/core/history.h"
 
 namespace twinloft::repl::core {
@@ -54,6 +55,12 @@ struct Link {
   bool other_arbiter = false;  // and it asks another arbiter, or none
 };
 
+// How an epoch came about, as its record says.
+struct Grounds {
+  std::uint32_t flags = 0;  // EpochFlags
+  EpochMark granted_after = {};
+};
+
 class Volume {
  public:
   Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena,
@@ -88,15 +95,10 @@ class Volume {
   };
   void write_superblock(Purpose purpose);
   void check_invariants() const;
+  void check_superblock() const;
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
-  // This replica has not got what it, or another one with its id, has acknowledged: it counts again when its
-  // log reaches this point, or a record of a later promotion, which was by one that has all of it. 0: nothing
-  // is missing.
-  Lsn refill_until() const { return inconsistent || accepting_loss_ ? Lsn{} : sb.inconsistent_until; }
-  void note_refill(Lsn until, const Epoch& primary, const Epoch& of);  // `of`: that point's  // durable with
-                                                                       // the next superblock
-  void settle_refill();                                                // forgets it once the log is there
+  void settle_refill();  // `disk` is no longer Refilling once the log is there
   // What is here is the volume from now on, although it was Inconsistent. The superblock goes on saying what
   // was lost until the record that makes that known to all, which ends there, is durable.
   void accept_loss();
@@ -120,9 +122,10 @@ class Volume {
                                         // what it has
   void learn(const Link& link);         // of one of which nothing was known: that it has everything now
   // Its log is not empty, and nothing that it has acknowledged is known to be missing.
-  bool whole() const { return !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0; }
+  bool whole() const { return !disk.inconsistent() && !disk.refilling() && log.last_mark().lsn.v > 0; }
   NodeState node_state(bool primary) const;
-  EpochEntry told_epoch() const;  // of the node state
+  EpochEntry told_epoch() const;          // of the node state
+  const EpochEntry* newest_lost() const;  // the newest epoch known of a damaged journal
   void refuse_link(ReplicaId id, const std::string& reason, bool split_brain = false);
   // Durable on both sides until one history is given up, or shown to be in the peer's. `parted`: the newest
   // record that both have, where that has been looked at.
@@ -142,7 +145,8 @@ class Volume {
   Arena& arena;
   Arena& read_arena;
   Random& random;
-  Superblock sb;
+  DiskCondition disk;
+  Superblock sb;  // `disk`, `dirty` and `commit` are set when a write begins
   const HomeMap home_map;
   Log log;
   BlockIndex committed;  // committed content that the data area lacks; serial = LSN of the record's end
@@ -158,9 +162,6 @@ class Volume {
   Lsn recovered_end;
   Lsn commit_durable;  // a start would know that everything up to here is committed
   bool home_is_settled() const { return commit_lsn() >= std::min(recovered_end, log.last_mark().lsn); }
-  bool inconsistent = false;  // as the superblock says, or would say at worst
-  // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
-  bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }
   // The process began with a resync unfinished, or with records of which it does not know whether they were
   // committed; or a log was given up before what is committed in it was home. What an earlier one wrote home
   // may be readable and yet not durable, also after a sync that succeeds: an earlier one may have failed.
@@ -169,11 +170,9 @@ class Volume {
   // start has been written home since, or there was nothing. An earlier process may have written a block
   // home, and not its digest.
   bool digests_exact = false;
-  bool hold_checkpoint = false;  // the log is about to be reset
-  bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's
-                                 // may go home
-  RecordNo readable_from = 0;    // the journal here does not have the records before this one: it is
-                                 // damaged
+  bool hold_checkpoint = false;      // the log is about to be reset
+  RecordNo readable_from = 0;        // the journal here does not have the records before this one: it is
+                                     // damaged
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;
   std::vector<DirtyMap> dirty;  // by slot of the superblock
@@ -192,7 +191,6 @@ class Volume {
  private:
   void load_dirty(RecoveredLog& recovered);
   void load_committed(const RecoveredLog& recovered);
-  bool accepting_loss_ = false;
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
   Lsn commit_in_flight_;                             // in that superblock
   std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock

@@ -104,7 +104,7 @@ std::string journal_text(const JournalReport& report, bool with_records) {
                  l.end.v - sb.tail_pos.v, sb.incarnation);
   fmt::format_to(at, "LSN        tail {}, committed {}, last {}; {} records\n", sb.tail.lsn.v, l.commit.v,
                  l.last.lsn.v, l.records.size());
-  if (!sb.inconsistent_source.id.is_nil())
+  if (is_inconsistent(sb.disk))
     out += "disk       Inconsistent: a resync into this replica was not finished\n";
   if (!l.superblock_copies_agree)
     out += "superblock one of its copies is older or damaged; the next start writes it anew\n";
@@ -128,7 +128,7 @@ std::string journal_json(const JournalReport& report, bool with_records) {
        {{"offset", sb.ring_offset}, {"bytes", sb.ring_bytes}, {"used_bytes", l.end.v - sb.tail_pos.v}}},
       {"incarnation", sb.incarnation},
       {"lsn", {{"tail", sb.tail.lsn.v}, {"commit", l.commit.v}, {"last", l.last.lsn.v}}},
-      {"inconsistent", !sb.inconsistent_source.id.is_nil()},
+      {"inconsistent", is_inconsistent(sb.disk)},
       {"superblock_copies_agree", l.superblock_copies_agree},
       {"in_use", report.in_use},
       {"good", !l.damage && (!report.data_area || report.data_area->has_value())},

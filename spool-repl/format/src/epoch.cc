@@ -7,19 +7,32 @@
 
 namespace twinloft::repl {
 
-std::uint32_t epoch_after(const Epoch& before) {
-  if (before.id.is_nil()) return 0;
-  std::uint32_t mark;
-  std::memcpy(&mark, before.id.bytes.data(), sizeof mark);
-  return std::max<std::uint32_t>(mark >> epoch_after_shift, 1) << epoch_after_shift;
+namespace {
+
+// With `granted_after` above them, in the form in_flags.
+constexpr unsigned flag_bits = 3;
+constexpr std::uint32_t mark_max = UINT32_MAX >> flag_bits;
+
+std::uint32_t flags_with_mark(std::uint32_t flags, EpochMark granted_after) {
+  TL_CHECK(flags >> flag_bits == 0 && granted_after.v <= mark_max);
+  return flags | granted_after.v << flag_bits;
 }
 
-bool comes_after(std::uint32_t flags, const Epoch& before) {
-  return !before.id.is_nil() && flags >> epoch_after_shift == epoch_after(before) >> epoch_after_shift;
+}  // namespace
+
+EpochMark mark_of(const Epoch& epoch) {
+  if (epoch.id.is_nil()) return {};
+  std::uint32_t bits;
+  std::memcpy(&bits, epoch.id.bytes.data(), sizeof bits);
+  return {std::max<std::uint32_t>(bits >> flag_bits, 1)};
+}
+
+bool comes_after(const EpochEntry& entry, const Epoch& before) {
+  return !before.id.is_nil() && entry.granted_after == mark_of(before);
 }
 
 EpochEntry entry_of(const EpochChange& change, Lsn start) {
-  return {change.epoch, start, change.writer, change.in_sync, change.flags};
+  return {change.epoch, start, change.writer, change.in_sync, change.flags, change.granted_after};
 }
 
 // ---- the table
@@ -85,11 +98,19 @@ void put_change(Writer& w, const EpochChange& c) {
   put_epoch(w, c.epoch);
   w.put(c.writer);
   w.put(c.in_sync);
-  w.put(c.flags);
+  w.put(flags_with_mark(c.flags, c.granted_after));
 }
 
-void put_entry(Writer& w, const EpochEntry& e) {
-  put_change(w, {e.epoch, e.writer, e.in_sync, e.flags});
+void put_entry(Writer& w, const EpochEntry& e, EntryForm form) {
+  if (form == EntryForm::in_flags) {
+    put_change(w, {e.epoch, e.writer, e.in_sync, e.flags, e.granted_after});
+  } else {
+    put_epoch(w, e.epoch);
+    w.put(e.writer);
+    w.put(e.in_sync);
+    w.put(e.flags);
+    w.put(e.granted_after.v);
+  }
   w.put(e.start.v);
 }
 
@@ -99,10 +120,10 @@ void put_forgotten_force(Writer& w, const ForgottenForce& force) {
   w.put(force.writers);
 }
 
-void put_table(Writer& w, const EpochTable& table) {
+void put_table(Writer& w, const EpochTable& table, EntryForm form) {
   TL_CHECK(table.size() <= epoch_table_max);
   w.put(static_cast<std::uint32_t>(table.size()));
-  for (const EpochEntry& e : table) put_entry(w, e);
+  for (const EpochEntry& e : table) put_entry(w, e, form);
   put_forgotten_force(w, table.forgotten_force);
 }
 
@@ -123,21 +144,34 @@ Status check_entry(const EpochEntry& e, bool writer_known) {
   return {};
 }
 
+void set_flags(EpochEntry& e, std::uint32_t in_flags) {
+  e.flags = in_flags & ((std::uint32_t{1} << flag_bits) - 1);
+  e.granted_after = {in_flags >> flag_bits};
+}
+
 namespace {
 
-Result<EpochEntry> take_change(Reader& r, bool writer_known) {
+Result<EpochEntry> take_change(Reader& r, bool writer_known, EntryForm form) {
   EpochEntry e;
   TL_TRY_ASSIGN(e.epoch, get_epoch(r));
   e.writer = r.get<ReplicaId>();
   e.in_sync = r.get<ReplicaSet>();
-  e.flags = r.get<std::uint32_t>();
+  auto flags = r.get<std::uint32_t>();
+  if (form == EntryForm::in_flags) {
+    set_flags(e, flags);
+  } else {
+    e.flags = flags;
+    e.granted_after = {r.get<std::uint32_t>()};
+  }
   if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  if (e.flags >> flag_bits != 0 || e.granted_after.v > mark_max)
+    return fail(Errc::corrupt, "an epoch with flags {:#x}, granted after {:#x}", e.flags, e.granted_after.v);
   TL_TRY(check_entry(e, writer_known));
   return e;
 }
 
-Result<EpochEntry> take_entry(Reader& r, bool writer_known) {
-  TL_TRY_ASSIGN(EpochEntry e, take_change(r, writer_known));
+Result<EpochEntry> take_entry(Reader& r, bool writer_known, EntryForm form) {
+  TL_TRY_ASSIGN(EpochEntry e, take_change(r, writer_known, form));
   e.start.v = r.get<std::uint64_t>();
   if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
   return e;
@@ -146,15 +180,15 @@ Result<EpochEntry> take_entry(Reader& r, bool writer_known) {
 }  // namespace
 
 Result<EpochChange> get_change(Reader& r) {
-  TL_TRY_ASSIGN(EpochEntry e, take_change(r, true));
-  return EpochChange{e.epoch, e.writer, e.in_sync, e.flags};
+  TL_TRY_ASSIGN(EpochEntry e, take_change(r, true, EntryForm::in_flags));
+  return EpochChange{e.epoch, e.writer, e.in_sync, e.flags, e.granted_after};
 }
 
-Result<EpochEntry> get_entry(Reader& r) {
-  return take_entry(r, true);
+Result<EpochEntry> get_entry(Reader& r, EntryForm form) {
+  return take_entry(r, true, form);
 }
-Result<EpochEntry> get_entry_if_known(Reader& r) {
-  return take_entry(r, false);
+Result<EpochEntry> get_entry_if_known(Reader& r, EntryForm form) {
+  return take_entry(r, false, form);
 }
 
 Result<ForgottenForce> get_forgotten_force(Reader& r) {
@@ -166,12 +200,12 @@ Result<ForgottenForce> get_forgotten_force(Reader& r) {
   return force;
 }
 
-Result<EpochTable> get_table(Reader& r) {
+Result<EpochTable> get_table(Reader& r, EntryForm form) {
   auto count = r.get<std::uint32_t>();
   if (!r.ok() || count > epoch_table_max) return fail(Errc::corrupt, "a table of {} epochs", count);
   EpochTable table;
   for (std::uint32_t i = 0; i < count; ++i) {
-    TL_TRY_ASSIGN(EpochEntry e, get_entry(r));
+    TL_TRY_ASSIGN(EpochEntry e, get_entry(r, form));
     table.push_back(e);
   }
   TL_TRY_ASSIGN(table.forgotten_force, get_forgotten_force(r));

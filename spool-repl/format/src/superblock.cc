@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t superblock_magic = 0x314b4c4253544c54;  // "TLTSBLK1"
 constexpr std::uint64_t label_magic = 0x314c42414c544c54;       // "TLTLABL1"
-constexpr std::uint32_t superblock_version = 5, superblock_version_oldest = 4;
+constexpr std::uint32_t superblock_version = 6, superblock_version_oldest = 4;
 constexpr std::uint32_t label_version = 1;
 constexpr std::uint64_t features_known = 0;
 
@@ -59,15 +59,20 @@ Status check_geometry(const Superblock& sb) {
 // ---- epochs and split brains
 // ---------------------------------------------------------------------------------------
 
-// Of fixed size, so that the next fields have fixed offsets.
-void put_padded_table(Writer& w, const EpochTable& table) {
-  put_table(w, table);
-  w.put_zeros((epoch_table_max - table.size()) * epoch_entry_bytes);
+// Which version has which form.
+EntryForm form_of(std::uint32_t version) {
+  return version < 6 ? EntryForm::in_flags : EntryForm::own_field;
 }
 
-Result<EpochTable> get_padded_table(Reader& r) {
-  TL_TRY_ASSIGN(EpochTable table, get_table(r));
-  r.skip((epoch_table_max - table.size()) * epoch_entry_bytes);
+// Of fixed size, so that the next fields have fixed offsets.
+void put_padded_table(Writer& w, const EpochTable& table) {
+  put_table(w, table, EntryForm::own_field);
+  w.put_zeros((epoch_table_max - table.size()) * entry_bytes(EntryForm::own_field));
+}
+
+Result<EpochTable> get_padded_table(Reader& r, EntryForm form) {
+  TL_TRY_ASSIGN(EpochTable table, get_table(r, form));
+  r.skip((epoch_table_max - table.size()) * entry_bytes(form));
   return table;
 }
 
@@ -77,27 +82,30 @@ void put_split_brains(Writer& w, const std::vector<SplitBrain>& all) {
   w.put(std::uint32_t{0});
   for (const SplitBrain& s : all) {
     w.put(s.with);
-    w.put(std::uint32_t{0});
-    w.put(s.parted.v);
+    w.put(std::uint32_t{s.parted.has_value()});
+    w.put(s.parted.value_or(Lsn{}).v);
   }
 }
 
-Result<std::vector<SplitBrain>> get_split_brains(Reader& r) {
+// Before version 6 a parting of all ones was not known.
+Result<std::vector<SplitBrain>> get_split_brains(Reader& r, std::uint32_t version) {
   auto count = r.get<std::uint32_t>();
   r.skip(4);
   if (count > split_brains_max) return fail(Errc::corrupt, "superblock with {} split brains", count);
   std::vector<SplitBrain> all(count);
   for (SplitBrain& s : all) {
     s.with = r.get<ReplicaId>();
-    r.skip(4);
-    s.parted.v = r.get<std::uint64_t>();
+    bool known = r.get<std::uint32_t>() != 0;
+    Lsn parted{r.get<std::uint64_t>()};
+    if (version < 6) known = parted.v != UINT64_MAX;
+    if (known) s.parted = parted;
     if (s.with == 0 || s.with > replica_id_max)
       return fail(Errc::corrupt, "superblock with a split brain with replica {}", s.with);
   }
   return all;
 }
 
-// ---- version 4
+// ---- versions 4 and 5
 // -----------------------------------------------------------------------------------------------------
 
 Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
@@ -106,7 +114,7 @@ Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
   e.start.v = r.get<std::uint64_t>();
   e.in_sync = r.get<ReplicaSet>();
   e.writer = r.get<ReplicaId>();
-  e.flags = r.get<std::uint32_t>();
+  set_flags(e, r.get<std::uint32_t>());
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_entry(e, writer_known));
   return e;
@@ -125,6 +133,16 @@ Result<EpochTable> get_table_v4(Reader& r) {
   if (epochs == epoch_table_max && table.front().epoch.counter > 1)
     table.forgotten_force = {{table.front().epoch.counter - 1, {}}, {}, ~ReplicaSet{0}};
   return table;
+}
+
+Result<DiskState> get_disk_state_v5(Reader& r, std::uint32_t version, const Uuid& volume) {
+  DiskFieldsV5 f;
+  TL_TRY_ASSIGN(f.source, get_epoch(r));
+  f.until.v = r.get<std::uint64_t>();
+  TL_TRY_ASSIGN(f.base.epoch, get_epoch(r));
+  f.base.lsn.v = r.get<std::uint64_t>();
+  TL_TRY_ASSIGN(f.newest, version == 4 ? get_entry_v4(r, false) : get_entry_if_known(r));
+  return state_of(f, volume);
 }
 
 }  // namespace
@@ -156,11 +174,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   w.put(sb.incarnation);
   w.put(sb.cut_lsn.v);
   w.put(sb.cut_incarnation);
-  put_epoch(w, sb.inconsistent_source);
-  w.put(sb.inconsistent_until.v);
-  put_epoch(w, sb.inconsistent_base_epoch);
-  w.put(sb.inconsistent_base.v);
-  put_entry(w, sb.damaged_newest);
+  put_disk_state(w, sb.disk);
   for (const DirtySlot& d : sb.dirty) {
     w.put(d.peer);
     w.put(std::uint32_t{d.known});
@@ -171,7 +185,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   put_padded_table(w, sb.epochs);
   put_split_brains(w, sb.split_brains);
   w.put(sb.arbiter);
-  put_entry(w, sb.cut_for);
+  put_entry(w, sb.cut_for, EntryForm::own_field);
   finish(bytes, out);
 }
 
@@ -201,11 +215,7 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   sb.incarnation = r.get<std::uint64_t>();
   sb.cut_lsn.v = r.get<std::uint64_t>();
   sb.cut_incarnation = r.get<std::uint64_t>();
-  TL_TRY_ASSIGN(sb.inconsistent_source, get_epoch(r));
-  sb.inconsistent_until.v = r.get<std::uint64_t>();
-  TL_TRY_ASSIGN(sb.inconsistent_base_epoch, get_epoch(r));
-  sb.inconsistent_base.v = r.get<std::uint64_t>();
-  TL_TRY_ASSIGN(sb.damaged_newest, version == 4 ? get_entry_v4(r, false) : get_entry_if_known(r));
+  TL_TRY_ASSIGN(sb.disk, version < 6 ? get_disk_state_v5(r, version, sb.volume) : get_disk_state(r));
   for (DirtySlot& d : sb.dirty) {
     d.peer = r.get<std::uint32_t>();
     d.known = r.get<std::uint32_t>() != 0;
@@ -214,11 +224,11 @@ Result<Superblock> decode_superblock(ByteSpan in) {
     d.since.lsn.v = r.get<std::uint64_t>();
     r.get_into(d.since.hash.bytes);
   }
-  TL_TRY_ASSIGN(sb.epochs, version == 4 ? get_table_v4(r) : get_padded_table(r));
+  TL_TRY_ASSIGN(sb.epochs, version == 4 ? get_table_v4(r) : get_padded_table(r, form_of(version)));
   if (version > 4) {
-    TL_TRY_ASSIGN(sb.split_brains, get_split_brains(r));
+    TL_TRY_ASSIGN(sb.split_brains, get_split_brains(r, version));
     sb.arbiter = r.get<std::uint64_t>();
-    TL_TRY_ASSIGN(sb.cut_for, get_entry_if_known(r));
+    TL_TRY_ASSIGN(sb.cut_for, get_entry_if_known(r, form_of(version)));
   }
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_geometry(sb));

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t wire_magic = 0x52574c54;  // "TLWR"
 constexpr std::size_t reason_bytes_max = 1024;
+constexpr Lsn no_base{UINT64_MAX};  // of a node state
 
 struct Encoder {
   Writer w;
@@ -61,8 +62,9 @@ struct Encoder {
     w.put(std::uint8_t{m.primary});
     w.put(std::uint8_t{m.inconsistent});
     w.put(std::uint8_t{m.whole});
-    (*this)(m.base_epoch);
-    w.put(m.base.v);
+    LogPoint base = m.base.value_or(LogPoint{{}, no_base});
+    (*this)(base.epoch);
+    w.put(base.lsn.v);
     w.put(m.newest_epoch);
     put_entry(w, m.epoch);
     (*this)(m.last);
@@ -365,8 +367,8 @@ struct Decoder {
     m.primary = r.get<std::uint8_t>() != 0;
     m.inconsistent = r.get<std::uint8_t>() != 0;
     m.whole = r.get<std::uint8_t>() != 0;
-    m.base_epoch = epoch();
-    m.base = lsn();
+    LogPoint base{epoch(), lsn()};
+    m.base = base.lsn == no_base ? std::nullopt : std::optional(base);
     m.newest_epoch = r.get<std::uint64_t>();
     m.epoch = taken(get_entry_if_known(r));
     m.last = mark();

@@ -75,7 +75,7 @@ class Sampler {
 Status check_content(const RecoveredLog& log, ports::BlockFile& data) {
   // A resync writes blocks whose digests become durable only at its end.
   const Superblock& sb = log.superblock;
-  if (!sb.inconsistent_source.id.is_nil() || sb.inconsistent_until != Lsn{}) return {};
+  if (!std::holds_alternative<disk_state::Consistent>(sb.disk)) return {};
   std::uint64_t compared = 0;
   AlignedBuffer block(block_size);
   for (std::uint64_t lba : Sampler(log).run()) {

@@ -14,7 +14,7 @@ namespace {
 
 Status check_usable(const Listing& listing, const std::string& name) {
   if (listing.damage) return fail(Errc::corrupt, "no cut is possible: {}", listing.damage->message);
-  if (!listing.superblock.inconsistent_source.id.is_nil())
+  if (is_inconsistent(listing.superblock.disk))
     return fail(Errc::conflict,
                 "{}: the replica is Inconsistent: a resync into it was not finished, and its data area is "
                 "the state of no LSN. Wait until it is finished, or use another replica",

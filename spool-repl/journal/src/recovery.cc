@@ -133,17 +133,17 @@ class Scanner {
       if (r.body.header.type == RecordType::epoch)
         claims.epochs.push_back(entry_of(r.body.epoch_change, r.body.header.first_lsn));
   }
-  static EpochEntry newest_by(const std::vector<EpochEntry>& epochs, Lsn by) {
-    EpochEntry newest;
+  static std::optional<Epoch> newest_by(const std::vector<EpochEntry>& epochs, Lsn by) {
+    std::optional<Epoch> newest;
     for (const EpochEntry& e : epochs)
-      if (e.start <= by && e.epoch.counter > newest.epoch.counter) newest = e;
+      if (e.start <= by && e.epoch.counter > (newest ? newest->counter : 0)) newest = e.epoch;
     return newest;
   }
   // An epoch without a record and without an entry of the superblock never counted on this replica.
-  static EpochEntry newest_known(const std::vector<EpochEntry>& epochs) {
-    EpochEntry newest;
+  static std::optional<EpochEntry> newest_known(const std::vector<EpochEntry>& epochs) {
+    std::optional<EpochEntry> newest;
     for (const EpochEntry& e : epochs)
-      if (e.in_sync != 0 && e.epoch.counter > newest.epoch.counter) newest = e;
+      if (e.in_sync != 0 && e.epoch.counter > (newest ? newest->epoch.counter : 0)) newest = e;
     return newest;
   }
 
@@ -174,8 +174,8 @@ class Scanner {
     look_at(pos_, {sb_.tail_pos.v + sb_.ring_bytes}, claims);
     note_known(claims);
     auto& [upto, commit, epochs] = claims;
-    Epoch epoch = newest_by(epochs, commit).epoch;
-    EpochEntry newest = newest_known(epochs);
+    std::optional<Epoch> epoch = newest_by(epochs, commit);
+    std::optional<EpochEntry> newest = newest_known(epochs);
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
       scan_.damage = Damage{
@@ -261,22 +261,21 @@ namespace {
 // Records after the damage are lost. Data area and journal have at least the history up to the commit point,
 // and possibly some newer content of lost records.
 void make_inconsistent(const Scan& scan, RecoveredLog& log) {
-  Superblock& sb = log.superblock;
-  bool resync_under_way = !sb.inconsistent_source.id.is_nil() && sb.inconsistent_until == base_unknown;
-  if (resync_under_way) return;
-  Epoch at_commit = sb.tail_epoch;
+  DiskState& disk = log.superblock.disk;
+  if (std::holds_alternative<disk_state::Syncing>(disk)) return;
+  LogPoint base{log.superblock.tail_epoch, log.commit};
   for (const StoredRecord& r : log.records)
-    if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
-  Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created again
-  Epoch of = scan.damage->epoch;
-  if (before > scan.damage->commit)
-    of = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
-  sb.inconsistent_source = {std::max<std::uint64_t>(of.counter, 1), of.id.is_nil() ? sb.volume : of.id};
-  sb.inconsistent_until = std::max(before, scan.damage->commit);
-  if (scan.damage->newest.epoch.counter >= sb.damaged_newest.epoch.counter)
-    sb.damaged_newest = scan.damage->newest;
-  sb.inconsistent_base_epoch = at_commit;
-  sb.inconsistent_base = log.commit;
+    if (r.body.mark().lsn <= log.commit) base.epoch = r.body.header.epoch;
+  disk_state::Damaged found{scan.damage->commit, scan.damage->epoch, scan.damage->newest, base};
+  // Writes that earlier damage or a new disk had lost are still missing.
+  if (const auto* before = std::get_if<disk_state::Damaged>(&disk)) {
+    if (before->until > found.until) found.until = before->until, found.of = before->of;
+    if (before->newest && (!found.newest || before->newest->epoch.counter > found.newest->epoch.counter))
+      found.newest = before->newest;
+  }
+  if (const auto* before = std::get_if<disk_state::Refilling>(&disk))
+    if (before->until > found.until) found.until = before->until, found.of = before->reported_in;
+  disk = found;
 }
 
 // The table is a cache of the epoch records. If a record is damaged later, the table still identifies the

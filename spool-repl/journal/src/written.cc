@@ -26,7 +26,7 @@ std::vector<KnownEpoch> epochs_of(const History& history) {
   for (const ListedRecord& r : history.records()) {
     if (r.body.header.type != RecordType::epoch) continue;
     const EpochChange& c = r.body.epoch_change;
-    out.push_back({{c.epoch, r.body.header.first_lsn, c.writer, c.in_sync, c.flags}, r.frame.commit_lsn});
+    out.push_back({entry_of(c, r.body.header.first_lsn), r.frame.commit_lsn});
   }
   return out;
 }

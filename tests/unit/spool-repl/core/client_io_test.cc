@@ -12,7 +12,7 @@ struct ClientIoTest : testing::Test {
   void make(Config config) {
     io.reset();
     parts = std::make_unique<PrimaryParts>(std::move(config));
-    parts->term.begin({1, {}}, set_of(1) | set_of(2), 0);
+    parts->term.begin({1, {}}, set_of(1) | set_of(2), {});
     parts->term.note_logged(parts->volume.log.end());
     io = std::make_unique<ClientIo>(parts->volume, parts->checkpointer, parts->repair, pace, parts->term);
   }
@@ -110,7 +110,7 @@ TEST_F(ClientIoTest, WritesWaitForAMemberThatIsAwayAndReadsDoNot) {
 }
 
 TEST_F(ClientIoTest, WritesWaitForTheRecordOfTheEpoch) {
-  parts->term.begin({2, {}}, set_of(1), 0);
+  parts->term.begin({2, {}}, set_of(1), {});
   std::uint64_t waits = write(3, 1);
   EXPECT_FALSE(result(waits));
   EXPECT_FALSE(io->seal());

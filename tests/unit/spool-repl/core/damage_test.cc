@@ -42,10 +42,11 @@ TEST_F(DamageTest, WhereNothingWasKnownToBeCommittedEveryHistoryHasIt) {
   for (ReplicaSet in_sync : {set_of(1) | set_of(2), set_of(2)}) {
     rot_in_the_middle();
     auto sb = decode_superblock({node(2).journal.data(), block_size});
-    ASSERT_TRUE(sb && !sb->inconsistent_source.id.is_nil());
-    sb->inconsistent_until = {};
-    sb->inconsistent_source = {1, sb->volume};
-    sb->damaged_newest = {
+    auto* damaged = sb ? std::get_if<disk_state::Damaged>(&sb->disk) : nullptr;
+    ASSERT_TRUE(damaged);
+    damaged->until = {};
+    damaged->of.reset();
+    damaged->newest = EpochEntry{
         {status(node(1)).epoch.counter, Uuid::parse("6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31").value()},
         Lsn{19},
         2,
@@ -75,7 +76,7 @@ TEST_F(DamageTest, ItIsNotPromotedUnlessTheLossIsAccepted) {
   EXPECT_FALSE(status(node(2)).inconsistent);
   auto sb = decode_superblock({node(2).journal.data(), block_size});
   ASSERT_TRUE(sb);
-  EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
+  EXPECT_EQ(sb->disk, DiskState());
 }
 
 // Nobody has asked for a sync of what the data area holds and no record stands for.

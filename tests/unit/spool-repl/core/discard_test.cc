@@ -90,9 +90,10 @@ struct DiscardTest : RolesTest {
   void lose_all_of(ReplicaId id) {
     rot(id, 1);
     auto sb = decode_superblock({node(id).journal.data(), block_size});
-    ASSERT_TRUE(sb && sb->damaged_newest.in_sync == (set_of(1) | set_of(2)));
-    sb->inconsistent_until = {};
-    sb->inconsistent_source = {1, sb->volume};
+    auto* damaged = sb ? std::get_if<disk_state::Damaged>(&sb->disk) : nullptr;
+    ASSERT_TRUE(damaged && damaged->newest && damaged->newest->in_sync == (set_of(1) | set_of(2)));
+    damaged->until = {};
+    damaged->of.reset();
     node(id).write_superblock(*sb);
     restart(id);
     last = status(node(id)).last;

@@ -10,7 +10,7 @@ namespace {
 
 Epoch epoch(std::uint64_t counter) {
   Epoch e{counter, {}};
-  if (counter > 0) e.id.bytes[2] = static_cast<std::byte>(counter);  // within what epoch_after() looks at
+  if (counter > 0) e.id.bytes[2] = static_cast<std::byte>(counter);  // within what mark_of() looks at
   return e;
 }
 
@@ -22,8 +22,9 @@ ReplicaSet members(unsigned digits) {
 }
 
 // Each epoch begins at ten times its counter.
-EpochEntry entry(std::uint64_t counter, ReplicaId writer, unsigned in_sync, std::uint32_t flags = 0) {
-  return {epoch(counter), Lsn{counter * 10}, writer, members(in_sync), flags};
+EpochEntry entry(std::uint64_t counter, ReplicaId writer, unsigned in_sync, std::uint32_t flags = 0,
+                 std::uint64_t after = 0) {
+  return {epoch(counter), Lsn{counter * 10}, writer, members(in_sync), flags, mark_of(epoch(after))};
 }
 
 // Sixteen epochs of replica `writer`, from `first` on: a table that has forgotten what was before.
@@ -41,7 +42,7 @@ struct Held {
   Lsn last, commit;
   bool one_chain = false;
   std::optional<EpochEntry> cut_for = {};
-  std::optional<std::variant<History::Damage, History::Fragment>> incomplete = {};
+  std::optional<std::variant<disk_state::Damaged, disk_state::Syncing>> incomplete = {};
 
   History view() const {
     EpochEntry newest;
@@ -104,11 +105,11 @@ const Case of_records[] = {
      "cut"},
     {"an heir by a grant",
      {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 12), entry(3, 1, 1, epoch_after(epoch(2)))}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 1, 0, 2)}, Lsn{19}},
      "cut"},
     {"a grant after another epoch",
      {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 12), entry(3, 1, 1, epoch_after(epoch(1)))}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 1, 0, 1)}, Lsn{19}},
      "without replica 1"},
     {"one arbiter grants all",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
@@ -176,27 +177,57 @@ const Case of_records[] = {
      {with_forgotten_force(full_table(5, 1, 12), 3), Lsn{17}},
      "has given up what was written in epoch 1"},
     {"a part of a history",
-     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{{}, std::nullopt}},
+     {{entry(1, 1, 12), entry(2, 2, 2)},
+      Lsn{25},
+      Lsn{0},
+      false,
+      {},
+      disk_state::Syncing{epoch(9), std::nullopt}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
     {"a part of a history is not cut below what is committed",
-     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{22}, false, {}, History::Fragment{{}, std::nullopt}},
+     {{entry(1, 1, 12), entry(2, 2, 2)},
+      Lsn{25},
+      Lsn{22},
+      false,
+      {},
+      disk_state::Syncing{epoch(9), std::nullopt}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "resync"},
     {"a part that was complete in another history",
-     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{epoch(2), Lsn{22}}},
+     {{entry(1, 1, 12), entry(2, 2, 2)},
+      Lsn{25},
+      Lsn{0},
+      false,
+      {},
+      disk_state::Syncing{epoch(9), LogPoint{epoch(2), Lsn{22}}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "without replica 1"},
     {"a part that was complete in this history",
-     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{epoch(1), Lsn{15}}},
+     {{entry(1, 1, 12), entry(2, 2, 2)},
+      Lsn{25},
+      Lsn{0},
+      false,
+      {},
+      disk_state::Syncing{epoch(9), LogPoint{epoch(1), Lsn{15}}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
     {"a damaged journal of a history that is there",
-     {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(1, 1, 12), Lsn{18}, epoch(1)}},
+     {{entry(1, 1, 12)},
+      Lsn{12},
+      Lsn{12},
+      false,
+      {},
+      disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), {}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "follow"},
     {"a damaged journal of a history that is not there",
-     {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(2, 2, 2), Lsn{28}, epoch(2)}},
+     {{entry(1, 1, 12)},
+      Lsn{12},
+      Lsn{12},
+      false,
+      {},
+      disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "epoch 2 went on here before the journal was damaged, LSN 28 was committed"},
 };
@@ -236,11 +267,16 @@ const Case of_resyncs[] = {
      {{entry(5, 3, 13)}, Lsn{59}},
      "without replica 1"},
     {"a part of a history",
-     {{entry(2, 2, 2)}, Lsn{25}, Lsn{25}, false, {}, History::Fragment{{}, std::nullopt}},
+     {{entry(2, 2, 2)}, Lsn{25}, Lsn{25}, false, {}, disk_state::Syncing{epoch(9), std::nullopt}},
      {{entry(1, 1, 12)}, Lsn{19}},
      "resync"},
     {"a damaged journal of a history that is not there",
-     {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(2, 2, 2), Lsn{28}, epoch(2)}},
+     {{entry(1, 1, 12)},
+      Lsn{12},
+      Lsn{12},
+      false,
+      {},
+      disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "before the journal was damaged"},
 };
@@ -252,14 +288,14 @@ TEST(JudgeResync, AsInTheTable) {
 TEST(JudgePeer, WhatItKnowsAsCommitted) {
   NodeState unfinished;
   unfinished.inconsistent = true;
-  unfinished.base = Lsn{10};
+  unfinished.base = LogPoint{epoch(1), Lsn{10}};
   EXPECT_EQ(name_of(judge_peer(Lsn{19}, Lsn{19}, nullptr)), "follow");
   EXPECT_TRUE(name_of(judge_peer(Lsn{19}, Lsn{20}, nullptr))
                   .starts_with("split brain: it knows writes up to 20 as committed"));
   EXPECT_EQ(name_of(judge_peer(Lsn{19}, Lsn{20}, &unfinished)), "resync");
-  unfinished.base = Lsn{25};
+  unfinished.base = LogPoint{epoch(1), Lsn{25}};
   EXPECT_TRUE(name_of(judge_peer(Lsn{19}, Lsn{20}, &unfinished)).starts_with("split brain: "));
-  unfinished.base = base_unknown;
+  unfinished.base.reset();
   EXPECT_EQ(name_of(judge_peer(Lsn{19}, Lsn{20}, &unfinished)), "resync");
 }
 
@@ -287,10 +323,9 @@ TEST(HaveParted, OnlyWhereNeitherCouldGiveWay) {
   EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, ours, theirs})))
       << "the epoch of this one is there";
   EXPECT_FALSE(have_parted(here({ours}), 1, says({theirs}))) << "the tables do not tell what is common";
-  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, epoch_after(epoch(2)))})))
+  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, 0, 2)})))
       << "granted in view of this history";
-  EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force | epoch_after(epoch(2)))})))
-      << "by force";
+  EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force, 2)}))) << "by force";
 }
 
 TEST(MaybeForcedBehind, AlsoWhereTheTableDoesNotReachBack) {

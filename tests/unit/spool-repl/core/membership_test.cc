@@ -17,7 +17,7 @@ struct MembershipTest : testing::Test {
   // Epoch 1 with these members, who are all here and have its record.
   void start(ReplicaSet set, std::optional<EpochValue> value = std::nullopt) {
     membership->take_office(set, std::move(value));
-    membership->begin_epoch({1, Uuid::generate(parts->random)}, set, 0);
+    membership->begin_epoch({1, Uuid::generate(parts->random)}, set, {});
     parts->make_durable();
     for (Peer& p : parts->peers) {
       parts->stream(p.id());
@@ -104,7 +104,7 @@ TEST_F(MembershipTest, AReplicaCountsInAcknowledgementsBeforeItIsRecorded) {
 TEST_F(MembershipTest, AReplicaThatIsBeingFilledIsNotAdded) {
   make(with_peers({2}));
   membership->take_office(set_of(1), std::nullopt);
-  membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), 0);
+  membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), {});
   parts->make_durable();
   parts->stream(2);
   parts->ack(2);
@@ -214,8 +214,8 @@ using MembershipDeathTest = MembershipTest;
 TEST_F(MembershipDeathTest, AnEpochIsNewerAndCountsItsWriter) {
   make(with_peers({2}));
   start(set_of(1) | set_of(2));
-  EXPECT_DEATH(membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), 0), "counter");
-  EXPECT_DEATH(membership->begin_epoch({2, Uuid::generate(parts->random)}, set_of(2), 0), "replica");
+  EXPECT_DEATH(membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), {}), "counter");
+  EXPECT_DEATH(membership->begin_epoch({2, Uuid::generate(parts->random)}, set_of(2), {}), "replica");
 }
 
 }  // namespace

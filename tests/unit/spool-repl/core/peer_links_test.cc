@@ -17,7 +17,7 @@ struct PeerLinksTest : testing::Test {
     links = std::make_unique<PeerLinks>(parts->volume, parts->checkpointer, parts->peers, parts->term,
                                         *membership, *resync);
     membership->take_office(set_of(1), std::nullopt);
-    membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), 0);
+    membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), {});
   }
   Peer& peer() { return parts->peer(2); }
   Log& log() { return parts->volume.log; }

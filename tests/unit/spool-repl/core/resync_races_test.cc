@@ -159,6 +159,44 @@ TEST_F(BitmapTest, ARecordThatWasReadMayHaveLeftTheLogOfAFailedDevice) {
   EXPECT_EQ(node(1).pending(Disk::journal_read), 0u);
 }
 
+// One write of the superblock by the target after another is on its way while the connection comes back. The
+// last of them says that the resync is finished.
+TEST_F(BitmapTest, AConnectionThatComesBackWhileASuperblockIsWrittenIsNoSplitBrain) {
+  bool finishing = false;
+  for (unsigned upto = 0; !HasFailure(); ++upto) {
+    make_pair();
+    disconnect(1, 2);
+    lose_disk(2);
+    unsigned ended = 0;
+    node(2).fault = [&](Disk kind) {
+      ended += kind == Disk::superblock;
+      return 0;
+    };
+    node(2).held = [&](Disk kind) { return kind == Disk::superblock && ended >= upto; };
+    connect(1, 2);
+    exchange();
+    if (node(2).pending(Disk::superblock) == 0) break;
+    auto before = decode_superblock({node(2).journal.data(), block_size});
+    disconnect(1, 2);
+    connect(1, 2);
+    exchange([&] { return status(node(2)).peers[0].split_brain; });
+    EXPECT_FALSE(status(node(2)).peers[0].split_brain) << upto << ": " << status(node(2)).peers[0].why;
+    node(2).held = [&](Disk kind) { return kind == Disk::superblock && ended > upto; };
+    exchange();
+    auto after = decode_superblock({node(2).journal.data(), block_size});
+    ASSERT_TRUE(before && after);
+    finishing = finishing || (is_inconsistent(before->disk) && !is_inconsistent(after->disk));
+    node(2).held = nullptr;
+    exchange();
+    // What was refused comes back with a new connection, as the network has it.
+    disconnect(1, 2);
+    connect(1, 2);
+    exchange();
+    expect_equal();
+  }
+  EXPECT_TRUE(finishing) << "no write of them ended the resync";
+}
+
 // Put back from an old copy, a replica lacks more than the bitmap tells, which begins where that replica was
 // seen last.
 TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {

@@ -9,7 +9,7 @@ namespace {
 
 struct ResyncSourceTest : testing::Test {
   ResyncSourceTest() {
-    parts.term.begin({1, {}}, set_of(1), 0);
+    parts.term.begin({1, {}}, set_of(1), {});
     parts.term.note_logged(parts.volume.log.end());
     parts.link_up(2);
     parts.volume.find_dirty(2)->forget();

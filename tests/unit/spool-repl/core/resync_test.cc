@@ -261,7 +261,7 @@ TEST_F(ResyncTest, ConsistentIsSaidOnlyWhenItIsOnTheDisk) {
       for (std::uint64_t at : superblock_offset) {
         auto sb = decode_superblock({node(2).journal.data() + at, block_size});
         ASSERT_TRUE(sb);
-        EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
+        EXPECT_EQ(sb->disk, DiskState());
       }
     }
   }

@@ -44,11 +44,12 @@ struct TailTest : RolesTest {
     return table;
   }
   // Replica 2 comes to replica 1 as a newer primary: one epoch lies behind the last record that both have.
-  void meet_newer(const LogMark& common, ReplicaId writer, ReplicaSet in_sync, std::uint32_t flags) {
+  void meet_newer(const LogMark& common, ReplicaId writer, ReplicaSet in_sync, std::uint32_t flags,
+                  EpochMark after = {}) {
     Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
     node(1).step(PeerUp{2});
     node(1).input(2, MatchRequest{newer});
-    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, writer, in_sync, flags}}});
+    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, writer, in_sync, flags, after}}});
     while (node(1).complete_one()) {
     }
   }
@@ -71,7 +72,7 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
     node(1).restart();
     Lsn alone = status(node(1)).last;
     ASSERT_GT(alone, common.lsn);
-    meet_newer(common, 2, set_of(2), heir ? epoch_after(own) : 0);
+    meet_newer(common, 2, set_of(2), 0, heir ? mark_of(own) : EpochMark());
     EXPECT_EQ(status(node(1)).peers[0].split_brain, !heir) << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last, heir ? common.lsn : alone);
   }
@@ -241,7 +242,7 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   node(1).restart();
   Lsn last = status(node(1)).last;
   ASSERT_GT(last, common.lsn);
-  meet_newer(common, 1, set_of(2), epoch_after(own));
+  meet_newer(common, 1, set_of(2), 0, mark_of(own));
   EXPECT_TRUE(status(node(1)).peers[0].split_brain);
   EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos)
       << status(node(1)).peers[0].why;
@@ -487,7 +488,7 @@ TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
       *std::find_if(node(1).sent.rbegin(), node(1).sent.rend(), [](const PeerMessage& m) {
         return std::holds_alternative<NodeState>(m) && std::get<NodeState>(m).epoch.epoch.counter == 7;
       }));
-  EXPECT_TRUE(comes_after(told.epoch.flags, table[0].epoch));
+  EXPECT_TRUE(comes_after(told.epoch, table[0].epoch));
 }
 
 TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {

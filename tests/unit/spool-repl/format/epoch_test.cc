@@ -34,9 +34,10 @@ TEST(EpochCodec, AWriterThatIsNoReplicaIsRefusedInTheSuperblock) {
     EXPECT_EQ(decode_superblock(encoded(sb)).error().code, Errc::corrupt) << writer;
   }
   Superblock sb = superblock();
-  sb.damaged_newest.writer = replica_id_max + 1;
+  auto& damaged = std::get<disk_state::Damaged>(sb.disk);
+  damaged.newest->writer = replica_id_max + 1;
   EXPECT_FALSE(decode_superblock(encoded(sb)));
-  sb.damaged_newest.writer = 0;  // its record is lost
+  damaged.newest->writer = 0;  // its record is lost
   EXPECT_TRUE(decode_superblock(encoded(sb)));
 }
 

@@ -61,6 +61,15 @@ TEST(Golden, SuperblockAndLabel) {
   compare("data-label", encoded(label()));
 }
 
+TEST(Golden, DiskStates) {
+  for (const auto& [name, state] : disk_states()) {
+    std::vector<std::byte> bytes;
+    Writer w(bytes);
+    put_disk_state(w, state);
+    compare(std::string("disk-state-") + name, bytes);
+  }
+}
+
 Bytes golden(const std::string& name) {
   std::ifstream file(std::string(TWINLOFT_GOLDEN_DIR) + "/" + name + ".hex");
   EXPECT_TRUE(file) << name;
@@ -84,16 +93,88 @@ Superblock sample_of_v4() {
   return sb;
 }
 
-// A volume of the release before is read, and written as this release has it from then on.
+void expect_upgrade(const Bytes& old, const Superblock& expected) {
+  auto read = decode_superblock(old);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, expected);
+  Bytes upgraded = encoded(*read);
+  EXPECT_EQ(load_le<std::uint32_t>(upgraded.data() + 12), 6u);
+  EXPECT_EQ(decode_superblock(upgraded).value(), expected);
+}
+
+// A volume of an older release is read, and written as this release has it from then on.
 TEST(Golden, ASuperblockOfVersion4IsRead) {
   Bytes old = golden("superblock-v4");
   ASSERT_EQ(load_le<std::uint32_t>(old.data() + 12), 4u);
-  auto read = decode_superblock(old);
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(*read, sample_of_v4());
-  Bytes upgraded = encoded(*read);
-  EXPECT_EQ(load_le<std::uint32_t>(upgraded.data() + 12), 5u);
-  EXPECT_EQ(decode_superblock(upgraded).value(), sample_of_v4());
+  expect_upgrade(old, sample_of_v4());
+}
+
+TEST(Golden, ASuperblockOfVersion5IsRead) {
+  Bytes old = golden("superblock-v5");
+  ASSERT_EQ(load_le<std::uint32_t>(old.data() + 12), 5u);
+  expect_upgrade(old, superblock());
+}
+
+// The five fields of version 5, as they lie in its bytes.
+struct FieldsV5 {
+  Epoch source;
+  std::uint64_t until = 0;
+  Epoch base_epoch;
+  std::uint64_t base = 0;
+  EpochEntry newest;
+};
+Bytes superblock_v5(const FieldsV5& f) {
+  Bytes fields;
+  Writer w(fields);
+  put_epoch(w, f.source);
+  w.put(f.until);
+  put_epoch(w, f.base_epoch);
+  w.put(f.base);
+  put_entry(w, f.newest);
+  Bytes old = golden("superblock-v5");
+  std::copy(fields.begin(), fields.end(), old.begin() + 200);
+  store_le(old.data() + 8, std::uint32_t{0});
+  store_le(old.data() + 8, crc32c(old));
+  return old;
+}
+
+constexpr std::uint64_t all_ones = UINT64_MAX;
+
+TEST(Golden, EachDiskStateOfVersion5IsRead) {
+  using namespace disk_state;
+  EpochEntry newest{epoch, Lsn{31}, 2, 0b110, epoch_witnessed, mark_of(older_epoch)};
+  struct Case {
+    FieldsV5 fields;
+    DiskState expected;
+  };
+  const Case cases[] = {
+      {{}, Consistent{}},
+      {{{}, 0, older_epoch, 7, newest}, Consistent{}},
+      {{{}, 1001, epoch, 0, {}}, Refilling{Lsn{1001}, epoch}},
+      {{older_epoch, 1001, older_epoch, 950, newest},
+       Damaged{Lsn{1001}, older_epoch, newest, {older_epoch, Lsn{950}}}},
+      {{older_epoch, 0, {}, 0, {}}, Damaged{Lsn{0}, older_epoch, std::nullopt, {}}},
+      // The volume's id stood for an epoch that was not known.
+      {{{1, volume}, 1001, older_epoch, 950, {}},
+       Damaged{Lsn{1001}, std::nullopt, std::nullopt, {older_epoch, Lsn{950}}}},
+      {{epoch, all_ones, older_epoch, 950, {}}, Syncing{epoch, LogPoint{older_epoch, Lsn{950}}}},
+      {{epoch, all_ones, {}, 0, {}}, Syncing{epoch, LogPoint{}}},
+      {{epoch, all_ones, {}, all_ones, {}}, Syncing{epoch, std::nullopt}},
+  };
+  for (const Case& c : cases) {
+    Superblock expected = superblock();
+    expected.disk = c.expected;
+    expect_upgrade(superblock_v5(c.fields), expected);
+  }
+}
+
+// No release wrote one of these.
+TEST(Golden, AnImpossibleDiskStateOfVersion5IsRefused) {
+  for (const FieldsV5& f : {FieldsV5{{}, all_ones, {}, 0, {}}, FieldsV5{epoch, 1001, {}, all_ones, {}}}) {
+    auto read = decode_superblock(superblock_v5(f));
+    ASSERT_FALSE(read) << f.until;
+    EXPECT_EQ(read.error().code, Errc::corrupt);
+  }
 }
 
 // A full table may have forgotten promotions by force, and version 4 did not keep that.
@@ -102,8 +183,8 @@ TEST(Golden, AFullTableOfVersion4MayHaveForgottenForce) {
   constexpr std::size_t table_at = 536;
   store_le(old.data() + table_at, epoch_table_max);
   for (std::uint32_t i = 0; i < epoch_table_max; ++i) {
-    std::byte* entry = old.data() + table_at + 8 + i * epoch_entry_bytes;
-    std::memset(entry, 0, epoch_entry_bytes);
+    std::byte* entry = old.data() + table_at + 8 + i * entry_bytes(EntryForm::in_flags);
+    std::memset(entry, 0, entry_bytes(EntryForm::in_flags));
     store_le(entry, std::uint64_t{20 + i});        // counter
     store_le(entry + 24, std::uint64_t{100 + i});  // start
     store_le(entry + 32, std::uint64_t{0b11});     // in-sync set

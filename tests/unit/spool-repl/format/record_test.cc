@@ -245,17 +245,17 @@ TEST(Frame, MetaBlocks) {
   EXPECT_EQ(meta_blocks_for(block_size - frame_header_bytes + 1), 2u);
 }
 
-TEST(EpochFlags, NameTheEpochThatWasKnownBefore) {
+TEST(EpochMark, NamesTheEpochThatWasKnownBefore) {
   Epoch before{7, {}}, other{7, {}};
   before.id.bytes[0] = std::byte{0x40};
   other.id.bytes[0] = std::byte{0x80};
-  std::uint32_t flags = epoch_after(before) | epoch_by_force;
-  EXPECT_TRUE(comes_after(flags, before));
-  EXPECT_TRUE(comes_after(flags & ~std::uint32_t{epoch_by_force}, before));
-  EXPECT_FALSE(comes_after(flags, other)) << "the counter alone does not tell";
-  EXPECT_FALSE(comes_after(epoch_by_force, before));
-  EXPECT_EQ(epoch_after({}), 0u);
-  EXPECT_FALSE(comes_after(0, {})) << "no epoch at all";
+  EpochEntry e{epoch, Lsn{1}, 2, 0b11, epoch_by_force, mark_of(before)};
+  EXPECT_TRUE(comes_after(e, before));
+  EXPECT_FALSE(comes_after(e, other)) << "the counter alone does not tell";
+  e.granted_after = {};
+  EXPECT_FALSE(comes_after(e, before));
+  EXPECT_EQ(mark_of({}), EpochMark());
+  EXPECT_FALSE(comes_after(e, {})) << "no epoch at all";
 }
 
 }  // namespace

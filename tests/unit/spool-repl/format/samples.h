@@ -94,6 +94,19 @@ inline EpochTable table(std::vector<EpochEntry> entries, const ForgottenForce& f
   return out;
 }
 
+// Each state, with and without what may be unknown.
+inline std::vector<std::pair<const char*, DiskState>> disk_states() {
+  using namespace disk_state;
+  LogPoint base{older_epoch, Lsn{950}};
+  EpochEntry newest{epoch, Lsn{31}, 2, 0b110, epoch_witnessed, mark_of(older_epoch)};
+  return {{"consistent", Consistent{}},
+          {"refilling", Refilling{Lsn{1001}, epoch}},
+          {"damaged", Damaged{Lsn{1001}, older_epoch, newest, base}},
+          {"damaged-unknown", Damaged{Lsn{0}, std::nullopt, std::nullopt, base}},
+          {"syncing", Syncing{epoch, base}},
+          {"syncing-unknown", Syncing{epoch, std::nullopt}}};
+}
+
 inline Superblock superblock() {
   Superblock sb;
   sb.generation = 99;
@@ -114,16 +127,13 @@ inline Superblock superblock() {
   sb.incarnation = 17;
   sb.cut_lsn = {1100};
   sb.cut_incarnation = 15;
-  sb.inconsistent_source = older_epoch;
-  sb.damaged_newest = {epoch, Lsn{31}, 2, 0b110, epoch_witnessed};
-  sb.inconsistent_until = {1001};
-  sb.inconsistent_base_epoch = older_epoch;
-  sb.inconsistent_base = {950};
+  sb.disk = disk_state::Damaged{
+      Lsn{1001}, older_epoch, EpochEntry{epoch, Lsn{31}, 2, 0b110, epoch_witnessed}, {older_epoch, Lsn{950}}};
   sb.dirty[1] = {3, true, older_epoch, mark(940)};
   sb.dirty[2] = {4, false, {}, {}};
   sb.epochs = {{older_epoch, Lsn{900}, 1, 0b11}, {epoch, Lsn{1290}, 2, 0b10}};
   sb.epochs.forgotten_force = forgotten;
-  sb.split_brains = {{1, Lsn{880}}, {3, base_unknown}};
+  sb.split_brains = {{1, Lsn{880}}, {3, std::nullopt}};
   sb.arbiter = 0x1122334455667788;
   sb.cut_for = {older_epoch, Lsn{981}, 3, 0b110, epoch_by_force};
   return sb;
@@ -160,8 +170,7 @@ inline std::vector<PeerMessage> messages() {
           NodeState{true,
                     false,
                     true,
-                    older_epoch,
-                    Lsn{12},
+                    LogPoint{older_epoch, Lsn{12}},
                     8,
                     {epoch, Lsn{30}, 2, 6},
                     mark(44),

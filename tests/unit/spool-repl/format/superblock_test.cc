@@ -107,7 +107,7 @@ TEST(SuperblockFormat, ImpossibleFields) {
 
 TEST(SuperblockFormat, TooManyEpochs) {
   Bytes bad = encoded(superblock());
-  constexpr std::size_t epochs_at = 216 + 32 + 48 + 4 * 56 + 16;
+  constexpr std::size_t epochs_at = 200 + disk_state_bytes + 4 * 56;
   ASSERT_EQ(load_le<std::uint32_t>(bad.data() + epochs_at), 2u);
   store_le(bad.data() + epochs_at, static_cast<std::uint32_t>(epoch_table_max + 1));
   auto out = decode_superblock(resealed(bad));

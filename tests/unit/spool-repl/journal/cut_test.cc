@@ -149,7 +149,7 @@ TEST_F(Cut, OfADamagedJournalNothingIsCut) {
 }
 
 TEST_F(Cut, OfAnInconsistentReplicaNothingIsCut) {
-  r.sb.inconsistent_source = {4, volume};
+  r.sb.disk = disk_state::Syncing{{4, volume}, std::nullopt};
   r.sb.generation++;
   ASSERT_TRUE(store_superblock(r.journal, r.sb));
   auto h = History::open(r.journal, r.data);

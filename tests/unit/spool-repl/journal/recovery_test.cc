@@ -282,14 +282,14 @@ TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   EXPECT_EQ(told->offset, hole.offset);
   const Superblock& sb = out->log.superblock;
   EXPECT_EQ(out->log.records.size(), 2u);
-  EXPECT_FALSE(sb.inconsistent_source.id.is_nil());
-  EXPECT_EQ(sb.inconsistent_until, first.mark.lsn)
-      << "what was committed, and may be in the data area in part";
-  EXPECT_EQ(sb.inconsistent_base, first.mark.lsn) << "no more than that is known to be in the data area";
+  const auto* damaged = std::get_if<disk_state::Damaged>(&sb.disk);
+  ASSERT_TRUE(damaged);
+  EXPECT_EQ(damaged->until, first.mark.lsn) << "what was committed, and may be in the data area in part";
+  EXPECT_EQ(damaged->base.lsn, first.mark.lsn) << "no more than that is known to be in the data area";
   // It stays so, without the damage being found again: the log was cut there.
   auto again = recovered(r);
   EXPECT_FALSE(again.report.damage);
-  EXPECT_EQ(again.log.superblock.inconsistent_until, first.mark.lsn);
+  EXPECT_EQ(again.log.superblock.disk, sb.disk);
 }
 
 TEST(Recovery, WhatProvesTheDamageStaysUntilTheSuperblockTellsOfIt) {
@@ -359,11 +359,14 @@ TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
     });
     ASSERT_TRUE(out) << out.error().message;
     ASSERT_TRUE(told);
+    ASSERT_TRUE(told->newest && told->epoch) << c.rotten;
     EXPECT_EQ(told->newest, c.newest)
-        << c.rotten << " " << told->newest.epoch.counter << " from " << told->newest.start.v;
-    EXPECT_EQ(told->epoch.counter, c.of_commit) << c.rotten;
-    EXPECT_EQ(out->log.superblock.damaged_newest, c.newest);
-    EXPECT_EQ(out->log.superblock.inconsistent_source.counter, c.of_commit);
+        << c.rotten << " " << told->newest->epoch.counter << " from " << told->newest->start.v;
+    EXPECT_EQ(told->epoch->counter, c.of_commit) << c.rotten;
+    const auto* damaged = std::get_if<disk_state::Damaged>(&out->log.superblock.disk);
+    ASSERT_TRUE(damaged) << c.rotten;
+    EXPECT_EQ(damaged->newest, told->newest);
+    EXPECT_EQ(damaged->of, told->epoch);
   }
 }
 
@@ -614,8 +617,7 @@ TEST(Recovery, AResyncThatWasUnderWaySaysNothingOfTheDataArea) {
   Replica r(false);
   write_known(r, {0, 1, 2, 30, 60, 61, 90, 120, 150, 180, 199});
   std::fill(r.data.bytes.begin(), r.data.bytes.end(), std::byte{0x5a});
-  r.sb.inconsistent_source = {1, volume};
-  r.sb.inconsistent_until = Lsn{9};
+  r.sb.disk = disk_state::Syncing{{1, volume}, std::nullopt};
   ASSERT_TRUE(store_superblock(r.journal, r.sb));
   recovered(r);
 }

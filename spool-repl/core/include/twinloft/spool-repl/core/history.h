@@ -10,7 +10,7 @@
 #include <string>
 #include <variant>
 
-#include "twinloft/spool-repl/format/superblock.h"
+#include "twinloft/spool-repl/format/disk_state.h"
 #include "twinloft/spool-repl/format/wire.h"
 
 namespace twinloft::repl::core {
@@ -29,19 +29,8 @@ struct History {
   // primary.
   std::optional<EpochEntry> cut_for;
 
-  // The journal was damaged, and has lost records. Everything up to `until`, in epoch `of`, was committed
-  // here.
-  struct Damage {
-    EpochEntry newest;  // before the damage
-    Lsn until;
-    Epoch of;
-  };
-  // A resync is not complete. Before it, the content was this history up to `base`.
-  struct Fragment {
-    Epoch base_epoch;
-    std::optional<Lsn> base;  // nullopt: the content is unknown
-  };
-  std::optional<std::variant<Damage, Fragment>> incomplete;
+  // The journal has lost records, or a resync is not complete.
+  std::optional<std::variant<disk_state::Damaged, disk_state::Syncing>> incomplete;
 };
 
 // A primary's offer: its history from `from` on, which is the last common record in the primary's view.

@@ -20,11 +20,13 @@ enum EpochFlags : std::uint32_t {
   epoch_lossy = 4,      // its writer was promoted although something that it had acknowledged was known to be
                         // missing there
 };
-// The bits above: a mark of the epoch that this one was granted after, having everything that was
-// acknowledged in it; 0: none.
-inline constexpr unsigned epoch_after_shift = 3;
-std::uint32_t epoch_after(const Epoch& before);  // as flags
-bool comes_after(std::uint32_t flags, const Epoch& before);
+
+// Names an epoch by 29 bits of its id. 0: no epoch.
+struct EpochMark {
+  std::uint32_t v = 0;
+  auto operator<=>(const EpochMark&) const = default;
+};
+EpochMark mark_of(const Epoch& epoch);
 
 // Contents of an epoch record: the first record that a new primary writes, and every change of the in-sync
 // set.
@@ -33,6 +35,8 @@ struct EpochChange {
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
   std::uint32_t flags = 0;  // EpochFlags
+  // The epoch that this one was granted after: everything that was acknowledged in it was here. 0: none.
+  EpochMark granted_after = {};
   auto operator<=>(const EpochChange&) const = default;
 };
 
@@ -43,8 +47,10 @@ struct EpochEntry {
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
   std::uint32_t flags = 0;  // EpochFlags
+  EpochMark granted_after = {};
   auto operator<=>(const EpochEntry&) const = default;
 };
+bool comes_after(const EpochEntry& entry, const Epoch& before);
 EpochEntry entry_of(const EpochChange& change, Lsn start);
 
 // Promotions by force that have left the table. By force stays by force: a table that does not tell of it
@@ -76,22 +82,33 @@ struct EpochTable : std::vector<EpochEntry> {
 // history of `here`.
 ReplicaSet forcers_unknown_to(const EpochTable& here, const EpochTable& there);
 
+// How an entry carries `granted_after`.
+enum class EntryForm {
+  in_flags,   // in the upper 29 bits of the flags: records, the wire, and superblocks before version 6
+  own_field,  // superblocks
+};
+constexpr std::uint32_t entry_bytes(EntryForm form) {
+  return form == EntryForm::in_flags ? 48 : 52;
+}
+inline constexpr std::uint32_t epoch_change_bytes = 40;
+
 void put_epoch(Writer& w, const Epoch& epoch);
 void put_change(Writer& w, const EpochChange& change);
-void put_entry(Writer& w, const EpochEntry& entry);
-void put_table(Writer& w, const EpochTable& table);
-inline constexpr std::uint32_t epoch_change_bytes = 40, epoch_entry_bytes = 48, forgotten_force_bytes = 40;
+void put_entry(Writer& w, const EpochEntry& entry, EntryForm form = EntryForm::in_flags);
+void put_table(Writer& w, const EpochTable& table, EntryForm form = EntryForm::in_flags);
+void put_forgotten_force(Writer& w, const ForgottenForce& force);
 
-// Errc::corrupt: too short, a counter that nobody can have reached, a writer that is no replica, too many
-// epochs.
+// Errc::corrupt: too short, a counter that nobody can have reached, a writer that is no replica, flags that
+// there are not, too many epochs.
 Result<Epoch> get_epoch(Reader& r);
 Result<EpochChange> get_change(Reader& r);
-Result<EpochEntry> get_entry(Reader& r);
-Result<EpochTable> get_table(Reader& r);
+Result<EpochEntry> get_entry(Reader& r, EntryForm form = EntryForm::in_flags);
+Result<EpochTable> get_table(Reader& r, EntryForm form = EntryForm::in_flags);
 // Where there may be none, or its record was lost: without a writer then.
-Result<EpochEntry> get_entry_if_known(Reader& r);
-Status check_entry(const EpochEntry& entry, bool writer_known);
-void put_forgotten_force(Writer& w, const ForgottenForce& force);
+Result<EpochEntry> get_entry_if_known(Reader& r, EntryForm form = EntryForm::in_flags);
 Result<ForgottenForce> get_forgotten_force(Reader& r);
+Status check_entry(const EpochEntry& entry, bool writer_known);
+// Takes apart what the form in_flags carries in one field.
+void set_flags(EpochEntry& entry, std::uint32_t in_flags);
 
 }  // namespace twinloft::repl

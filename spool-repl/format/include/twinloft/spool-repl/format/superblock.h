@@ -7,9 +7,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/format/disk_state.h"
 #include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/format/types.h"
 
@@ -20,8 +22,6 @@ inline constexpr std::uint64_t journal_reserved_bytes = 1024 * 1024;  // before 
 inline constexpr std::uint64_t journal_ring_bytes_min = 8ull << 20;   // several of the largest records
 inline constexpr std::uint32_t bitmap_slots = 4;  // other members with a place for a bitmap
 inline constexpr std::uint32_t split_brains_max = replica_id_max - 1;
-
-inline constexpr Lsn base_unknown{UINT64_MAX};
 
 enum SuperblockFlags : std::uint32_t {
   flag_data_label = 1,  // the data area ends in a label block (see DataLabel); absent on an adopted device
@@ -41,8 +41,9 @@ struct DirtySlot {
 // given up.
 struct SplitBrain {
   ReplicaId with = 0;
-  Lsn parted;  // the newest record that both are known to have; 0: nothing shows that they had anything in
-               // common
+  // The newest record that both are known to have. 0: nothing shows that they had anything in common.
+  // nullopt: nobody has looked yet.
+  std::optional<Lsn> parted;
   bool operator==(const SplitBrain&) const = default;
 };
 
@@ -66,17 +67,7 @@ struct Superblock {
   std::uint64_t incarnation = 0;      // counts starts of the process and cuts of the log
   Lsn cut_lsn;                        // the last cut kept everything up to here ...
   std::uint64_t cut_incarnation = 0;  // ... and frames of earlier incarnations prove nothing beyond it
-  // nil: consistent. Else a resync is under way from this epoch; or the journal was damaged, and this is the
-  // epoch that `inconsistent_until` lies in, as far as is known.
-  Epoch inconsistent_source;
-  Lsn inconsistent_until;  // the data area means nothing before this LSN is reached; or see
-                           // Volume::refill_until
-  // Where that began, the data area was the history up to here. Since then blocks of the source's have come.
-  // base_unknown: it was nothing that could be named.
-  Epoch inconsistent_base_epoch;
-  Lsn inconsistent_base;
-  EpochEntry damaged_newest;  // where the journal was damaged: the newest one known, which may lie behind the
-                              // damage
+  DiskState disk;
   std::array<DirtySlot, bitmap_slots> dirty;
   EpochTable epochs;
   std::vector<SplitBrain> split_brains;
@@ -90,8 +81,8 @@ struct Superblock {
 
 // Exactly block_size bytes.
 void encode_superblock(const Superblock& sb, MutableByteSpan out);
-// Reads version 4 too. Errc::not_found: no superblock here. Errc::corrupt: one was here and its CRC or fields
-// are wrong.
+// Reads versions 4 and 5 too, as what version 6 would say. Errc::not_found: no superblock here.
+// Errc::corrupt: one was here and its CRC or fields are wrong.
 Result<Superblock> decode_superblock(ByteSpan in);
 
 // The last block of a data file that `create` made: tells which volume and replica the file belongs to.

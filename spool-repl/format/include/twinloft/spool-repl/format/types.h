@@ -61,4 +61,11 @@ struct LogMark {
   auto operator<=>(const LogMark&) const = default;
 };
 
+// The record of `epoch` that ends at `lsn`.
+struct LogPoint {
+  Epoch epoch;
+  Lsn lsn;
+  bool operator==(const LogPoint&) const = default;
+};
+
 }  // namespace twinloft::repl

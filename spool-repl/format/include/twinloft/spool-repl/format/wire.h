@@ -82,8 +82,8 @@ struct NodeState {
   bool primary = false;
   bool inconsistent = false;  // a resync into this replica has not been finished
   bool whole = false;  // its log is not empty, and nothing that it has acknowledged is known to be missing
-  Epoch base_epoch;    // Superblock::inconsistent_base
-  Lsn base;
+  // Inconsistent: up to here the content was the history of `epochs` before that began. nullopt: not known.
+  std::optional<LogPoint> base = LogPoint{};
   std::uint64_t newest_epoch = 0;  // highest epoch counter ever heard of; a new epoch takes a higher one
   EpochEntry epoch;                // newest one in the log here; zeros where it holds none
   LogMark last;

@@ -23,10 +23,10 @@ struct Damage {
   Lsn upto;        // everything up to here was durable or committed
   Lsn commit;      // everything up to here was committed: the data area may have it, completely or in part
   JournalPos end;  // the end of the record before the damage
-  std::uint64_t offset = 0;  // bytes, on the journal device
-  Epoch epoch;               // of `commit`, as far as it is known
-  EpochEntry newest;         // the newest known epoch, also after the damage
-  std::string text;          // for the administrator
+  std::uint64_t offset = 0;          // bytes, on the journal device
+  std::optional<Epoch> epoch;        // of `commit`; nullopt: unknown
+  std::optional<EpochEntry> newest;  // the newest known epoch, also after the damage
+  std::string text;                  // for the administrator
 };
 
 struct Scan {
