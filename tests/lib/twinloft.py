@@ -461,6 +461,15 @@ def children_named(pid, name, children=children):
     return found
 
 
+def threads_named(pid, name):
+    """How many threads of a process have this name. A thread may end meanwhile."""
+    found = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += (task / "comm").read_text().strip() == name
+    return found
+
+
 def uid_of(name):
     import pwd
     p = pwd.getpwnam(name)
