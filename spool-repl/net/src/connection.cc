@@ -78,9 +78,9 @@ Instant Connection::deadline() const {
   return last_received_ + (is_established() ? limits_.timeout : limits_.handshake);
 }
 
-// A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is
-// the end. Both are met to the millisecond: the time until a lost primary can be replaced is hardly anything
-// else.
+// A ping is due after a quarter of the timeout without output. The connection is closed after a whole
+// timeout without input. Both times are exact to the millisecond, since they are most of the time until a
+// lost primary can be replaced.
 void Connection::arm_timer() {
   Instant next = deadline();
   if (phase_ == Phase::ready) next = std::min(next, last_sent_ + limits_.timeout / 4);
@@ -144,15 +144,15 @@ void Connection::flush() {
   keep(out);
   batch_.clear();
   headers_.clear();
-  // Whatever the peer's core asks for is bounded by its windows; beyond that somebody is broken.
+  // The windows of the peer's core limit its requests. More unsent bytes show an error of the peer.
   if (unsent_bytes() > limits_.unsent_bytes_max)
     return close(fmt::format("{} takes nothing: {} MiB wait for it", name_, unsent_bytes() >> 20));
   full_ = unsent_bytes() > 0;
   stream_->want(full_ ? Stream::readable | Stream::writable : Stream::readable);
 }
 
-// `out` bytes of backlog and batch have left. What is left of the batch lies in memory that is only ours
-// until now.
+// `out` bytes of backlog and batch were written. The rest of the batch is copied, since its memory is valid
+// only until now.
 void Connection::keep(std::size_t out) {
   std::size_t of_backlog = std::min(out, unsent_bytes());
   backlog_begin_ += of_backlog;
@@ -174,7 +174,7 @@ void Connection::keep(std::size_t out) {
 // -----------------------------------------------------------------------------------------------------
 
 void Connection::on_readable() {
-  // One read a turn: other descriptors get theirs.
+  // One read in each turn, so that other descriptors get their turn.
   if (in_begin_ > 0) {
     std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
     in_end_ -= in_begin_;
@@ -186,8 +186,8 @@ void Connection::on_readable() {
   if (!got) return close(fmt::format("receiving from {}: {}", name_, got.error().message));
   if (got->ended) return close(why_it_ended());
   if (got->bytes == 0) return;
-  // A caller that has not proved itself gets one timeout for all of the handshake, however it trickles.
-  // The same goes for the trial.
+  // A caller without a proof has one timeout for the whole handshake, also if its bytes come slowly. The
+  // same holds for the trial.
   if (phase_ == Phase::ready) last_received_ = loop_.now();
   in_end_ += got->bytes;
   while (is_open() && take_messages()) {
@@ -214,8 +214,7 @@ bool Connection::take_messages() {
     return close(fmt::format("{}: {} bytes in the handshake", name_, header->payload_bytes)), false;
   std::size_t whole = wire_header_bytes + header->payload_bytes;
   if (have < whole) {
-    // A long message is read into place: the buffer grows once, to the bound that the header was checked
-    // against.
+    // A long message is read directly into its buffer, which grows once, to the bound of the checked header.
     if (in_.size() < in_begin_ + whole) in_.resize(in_begin_ + whole);
     return false;
   }
@@ -238,7 +237,7 @@ void Connection::take(const WireHeader& header, ByteSpan payload) {
 
 void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
   auto done = handshake_.receive(header.type, payload);
-  // What there is to say is said before the end, so that the other side can name the reason too.
+  // Pending messages are sent before the end, so that the other side can log the reason too.
   send_handshake();
   if (!done)
     return close(handshake_.disagrees() ? done.error().message
@@ -259,7 +258,8 @@ void Connection::begin_trial() {
   flush();
 }
 
-// What the peer says once it is ready comes behind its answer to our trial, so this side is ready by then.
+// The peer's messages after it is ready follow its answer to the trial of this side, which is then ready
+// too.
 void Connection::take_trial(std::uint16_t type, ByteSpan payload) {
   bool trial = type == static_cast<std::uint16_t>(WireType::trial),
        taken = type == static_cast<std::uint16_t>(WireType::trial_taken);

@@ -1,9 +1,9 @@
-// One connection to a peer over a stream: handshake, trial, framing, liveness. Owned by PeerNet.
+// A connection to a peer over a stream: handshake, trial, framing, liveness. PeerNet owns it.
 //
 //   opening -> handshake -> trial -> ready
 //
-// In the trial each side sends data of full size and says when it has the other's: a path may take a
-// handshake and drop that.
+// In the trial, each side sends packets of full size, and confirms those of the other side, since a network
+// path may pass the handshake and drop full packets.
 #pragma once
 
 #include <sys/uio.h>
@@ -25,16 +25,17 @@ class Connection {
     std::function<void(Connection&)> ready;  // data gets through in both directions: what is sent now is for
                                              // the owner
     std::function<void(Connection&, PeerMessage)> message;
-    // Last call; the owner may destroy it later. It may come from within send() and flush().
+    // The last call. The owner may destroy the connection in a later turn. It may come within send() and
+    // flush().
     std::function<void(Connection&, const std::string& reason)> closed;
   };
   struct Limits {
-    Duration timeout;              // without a word, once it is established
-    Duration handshake;            // for all of the handshake
-    std::size_t unsent_bytes_max;  // that the peer does not take: it is closed
+    Duration timeout;              // without input, after the handshake
+    Duration handshake;            // for the whole handshake
+    std::size_t unsent_bytes_max;  // with more, the connection is closed
   };
 
-  // Starts `stream`. Where that is open already, the handshake begins at once, and may fail at once.
+  // Starts `stream`. If it is open already, the handshake begins at once, and may fail at once.
   Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> stream, std::string name, Handshake handshake,
              Limits limits, Events events);
   ~Connection();
@@ -44,7 +45,8 @@ class Connection {
   void close(const std::string& reason);
   bool is_open() const { return stream_->state() != stream::Stream::State::closed; }
   bool is_established() const { return phase_ >= Phase::trial; }
-  // It is closed, and data did not get through, or nothing came any more: it would be so again.
+  // It was closed since data did not get through, or nothing arrived any more. Another connection would fail
+  // in the same way.
   bool was_stuck() const { return stuck_; }
   ReplicaId peer() const { return handshake_.peer(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
@@ -77,23 +79,23 @@ class Connection {
   Handshake handshake_;
   Limits limits_;
   Events events_;
-  bool trial_taken_ = false, trial_seen_ = false;  // ours by the peer, the peer's here
+  bool trial_taken_ = false, trial_seen_ = false;  // this side's by the peer, the peer's by this side
   bool stuck_ = false;
   ports::Loop::TimerId timer_ = 0;
-  Instant last_received_, last_sent_;  // in the trial, `last_received_` is its beginning
+  Instant last_received_, last_sent_;  // in the trial, `last_received_` is its begin
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0, in_end_ = 0;
-  // Of the batch between two flushes: headers are kept here, payload is referred to where it lies.
+  // The batch between two flushes. Headers are stored here, payload stays in its place.
   std::vector<std::array<std::byte, wire_header_bytes>> headers_;
   struct Part {
     std::size_t header;  // index into headers_, SIZE_MAX: bytes
     ByteSpan bytes;
   };
   std::vector<Part> batch_;
-  std::vector<std::byte> backlog_;  // what the stream did not take
+  std::vector<std::byte> backlog_;  // the bytes that the stream has not accepted
   std::size_t backlog_begin_ = 0;
-  bool full_ = false;       // the stream took less than it was given: wait until it says that it is writable
-  std::vector<iovec> iov_;  // keeps its storage from flush to flush
+  bool full_ = false;       // the stream has accepted a part: wait until it is writable
+  std::vector<iovec> iov_;  // keeps its memory between flushes
 };
 
 }  // namespace twinloft::repl::net

@@ -59,7 +59,7 @@ Status Handshake::take_challenge(ByteSpan payload) {
 
 Status Handshake::take_hello(ByteSpan payload) {
   Reader r(payload);
-  r.skip(8);  // what it offers beyond the base protocol: nothing here yet
+  r.skip(8);  // its optional features; this version has none
   required_ = r.get<std::uint64_t>();
   r.get_into(peer_.volume.bytes);
   peer_.volume_blocks = r.get<std::uint64_t>();
@@ -93,7 +93,7 @@ Status Handshake::check_peer() const {
   return {};
 }
 
-// Of the replica that is meant, and of this volume: what both must say alike.
+// Checks the settings that must be equal at both ends. The peer is the expected replica of this volume.
 Status Handshake::check_agreement() {
   std::string differs;
   if (peer_.volume_blocks != self_.volume_blocks)
@@ -112,7 +112,7 @@ Status Handshake::check_agreement() {
               peer_.replica, differs);
 }
 
-// Lengths go in too: no two dialogues have the same text.
+// The lengths are included, so that no two dialogues have the same text.
 std::array<std::byte, 32> Handshake::proof(Direction maker) const {
   bool dialed = direction_ == Direction::dialed;
   std::vector<std::byte> text;
@@ -161,7 +161,7 @@ Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
   if (is(WireType::proof, Phase::proof)) {
     TL_TRY(check_proof(payload));
     phase_ = Phase::done;
-    // A caller that may know learns why it does not fit: it judges by the same rules.
+    // An authenticated caller gets the reason of a refusal, by the same rules as its own.
     if (direction_ == Direction::accepted) {
       own_hello_ = hello(peer_.replica);
       say(WireType::hello, own_hello_);

@@ -6,7 +6,7 @@
 
 namespace twinloft::repl::net {
 
-// The threads may outlive the lookup and its loop; `loop` is nullptr then.
+// The threads may outlive the lookup and its loop. `loop` is then null.
 struct NameLookup::Shared {
   std::mutex mutex;
   ports::Loop* loop;

@@ -1,5 +1,5 @@
-// Looks names up on threads of their own: a name server may take minutes to answer, and the owner thread
-// waits for nobody.
+// Looks up names in separate threads: a name server may take minutes to answer, and the owner's thread must
+// not wait.
 #pragma once
 
 #include <functional>
@@ -20,12 +20,12 @@ class NameLookup {
   using Done = std::function<void(Result<std::vector<Address>>)>;
 
   NameLookup(ports::Loop& loop, Resolve resolve);
-  ~NameLookup();  // waits for nobody: an answer that comes later is dropped
+  ~NameLookup();  // does not wait: a later answer is dropped
   NameLookup(const NameLookup&) = delete;
   NameLookup& operator=(const NameLookup&) = delete;
 
-  // `done` comes on a later turn of the loop. Each call is a thread: the caller sees to it that few are under
-  // way.
+  // Calls `done` in a later turn of the loop. Each call starts a thread, so the caller must limit the number
+  // of calls in flight.
   void start(const std::string& text, Done done);
 
  private:

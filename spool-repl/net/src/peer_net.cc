@@ -18,16 +18,15 @@ using stream::SocketStream;
 
 namespace {
 
-constexpr std::size_t callers_max = 64;          // connections that have not proved themselves
+constexpr std::size_t callers_max = 64;          // connections before the end of their handshake
 constexpr std::size_t callers_per_host_max = 8;  // of these
 constexpr int listen_backlog = 256;
-constexpr unsigned caller_notices_max = 6;  // in caller_notice_time: nobody fills the log from outside
+constexpr unsigned caller_notices_max = 6;  // in caller_notice_time, so that strangers cannot fill the log
 constexpr Duration caller_notice_time = std::chrono::minutes(1);
 constexpr Duration accept_pause = std::chrono::milliseconds(200);
-constexpr Duration steady_time = std::chrono::minutes(1);  // a connection that was up for so long is no
-                                                           // flapping one
+constexpr Duration steady_time = std::chrono::minutes(1);  // a connection with this age is stable
 
-// What counts as one caller's address: of IPv6 the /64, which is one subscriber's.
+// The address by which callers are counted. For IPv6 it is the /64, which one subscriber has.
 std::string host_of(const sockaddr_storage& from) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (from.ss_family == AF_INET) {
@@ -41,7 +40,7 @@ std::string host_of(const sockaddr_storage& from) {
   return text;
 }
 
-// What the peer's machine does not acknowledge within `timeout` will not get there.
+// Closes the connection if the peer's machine does not acknowledge data within `timeout`.
 void set_options(int fd, Duration timeout) {
   int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -92,8 +91,8 @@ Status PeerNet::start() {
 // ---- listening
 // -----------------------------------------------------------------------------------------------------
 
-// Its name may not resolve yet, its address may not be there yet, and a predecessor that was killed may still
-// hold it.
+// Tried again, since the name may not resolve yet, the address may be missing yet, and an earlier process
+// that was killed may still have the address.
 void PeerNet::listen() {
   listen_timer_ = 0;
   if (auto numeric = numeric_address(options_.listen)) return listen_on(std::vector<Address>{*numeric});
@@ -144,7 +143,7 @@ void PeerNet::notice(Peer& peer, const std::string& text) {
   events_.notice(peer.config.id, text);
 }
 
-// Anybody can make these.
+// Any stranger can cause these lines, so their number is limited.
 void PeerNet::notice_of_caller(const std::string& text) {
   Instant now = loop_.now();
   if (now - caller_notices_since_ >= caller_notice_time) {
@@ -179,7 +178,7 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Ha
                            events_.message(c.peer(), std::move(m));
                          },
                          [this](Connection& c, const std::string& why) { on_closed(c, why); }});
-  return made->is_open() ? made : nullptr;  // failed before it was ours to retire
+  return made->is_open() ? made : nullptr;  // it failed before it was stored
 }
 
 void PeerNet::on_accept() {
@@ -191,8 +190,7 @@ void PeerNet::on_accept() {
   if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting(errno);
 }
 
-// The caller stays in the kernel's queue, and the listener stays ready: without a pause this would be a busy
-// loop.
+// The caller stays in the kernel's queue, and the listener stays ready. The pause avoids a busy loop.
 void PeerNet::pause_accepting(int error) {
   notice_of_caller(fail_errno(error, "no connection can be taken").error().message);
   loop_.change(listener_.get(), 0);
@@ -271,8 +269,8 @@ void PeerNet::connect(Peer& p, const Address& address) {
   if (!p.connection) redial_later(p, options_.redial);
 }
 
-// A peer that can be connected and takes no data is not tried again at once: after each connection somebody
-// may wait for it.
+// A peer that can be connected, but receives no data, is not tried again at once, since clients may wait
+// after each connection.
 Duration PeerNet::pause_after(Peer& p, const Connection& c) {
   if (!c.is_established()) return options_.redial * 2;
   if (p.up && loop_.now() - p.up_since >= steady_time) p.stuck = 0;
@@ -293,8 +291,8 @@ void PeerNet::on_established(Connection& c) {
   auto caller = std::find_if(callers_.begin(), callers_.end(),
                              [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
-    // The same peer calls again while its old connection stands: the old connection is dead and nobody
-    // noticed.
+    // The peer calls again while its old connection is open: the old connection is dead, which was not
+    // detected yet.
     if (p->connection) p->connection->close("replaced by a newer connection");
     p->connection = std::move(caller->connection);
     callers_.erase(caller);
@@ -310,7 +308,7 @@ void PeerNet::on_ready(Connection& c) {
   events_.up(p->config.id);
 }
 
-// The connection is still on the stack: it goes on a later turn.
+// The connection is still on the call stack, so it is destroyed in a later turn.
 void PeerNet::retire(Connection& c) {
   std::shared_ptr<Connection> keep;
   auto caller = std::find_if(callers_.begin(), callers_.end(),
@@ -344,7 +342,8 @@ void PeerNet::on_closed(Connection& c, const std::string& reason) {
   });
 }
 
-// Of one that was dialed and of one that called alike. True: that is what it was closed for.
+// Reports a peer with other settings, for connections in both directions. True: the connection ended for this
+// reason.
 bool PeerNet::tell_unfit(const Connection& c, const std::string& reason) {
   Peer* p = c.disagrees() ? find(c.peer()) : nullptr;
   if (!p || p->up || !events_.unfit) return false;
@@ -356,7 +355,7 @@ bool PeerNet::tell_unfit(const Connection& c, const std::string& reason) {
   return true;
 }
 
-// In order with what comes after: before the next word of anybody, at the latest on the next turn.
+// In order with later events: before the next event, and at the latest in the next turn.
 void PeerNet::deliver_downs() {
   for (ReplicaId id : std::exchange(downs_, {})) events_.down(id);
 }

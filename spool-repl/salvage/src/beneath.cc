@@ -20,7 +20,7 @@ Result<Fd> open_beneath(int dir, const std::string& path, int flags, mode_t mode
   for (;;) {
     Fd fd(static_cast<int>(::syscall(SYS_openat2, dir, path.c_str(), &how, sizeof how)));
     if (fd) return fd;
-    // EAGAIN: something was renamed while the path was resolved.
+    // EAGAIN: a name was changed while the path was resolved.
     if (errno != EINTR && errno != EAGAIN) return fail_errno(errno, "{}", printable(path));
   }
 }
@@ -37,7 +37,7 @@ Result<struct stat> stat_of(int fd) {
 
 Result<PlainFile> open_plain_file(int dir, const std::string& name) {
   PlainFile out;
-  // What it is is seen before it is opened for reading, since opening a device may do something.
+  // The type is checked before the file is opened for reading, since opening a device may have an effect.
   TL_TRY_ASSIGN(Fd path, open_beneath(dir, name, O_PATH | O_NOFOLLOW));
   TL_TRY_ASSIGN(out.about, stat_of(path.get()));
   if (S_ISREG(out.about.st_mode)) {
@@ -62,7 +62,7 @@ unsigned char type_of(int dir, const dirent& entry) {
 }  // namespace
 
 Result<std::vector<Entry>> list_directory(int dir) {
-  // A descriptor of its own: the position in the directory belongs to the open file.
+  // A separate descriptor, since the position in the directory belongs to the open file.
   TL_TRY_ASSIGN(Fd own, open_beneath(dir, ".", O_RDONLY | O_DIRECTORY));
   std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(own.get()), ::closedir);
   if (!stream) return fail_errno(errno, "fdopendir");

@@ -1,6 +1,6 @@
-// Opening what lies below a directory of which mail users may have made every name: no symbolic link is
-// followed, nothing above the directory or on another file system is reached, and nothing but plain files and
-// directories is opened.
+// Opens files below a directory in which mail users may have made every name: no symbolic link is followed,
+// nothing outside of the directory or on another file system is reached, and only plain files and
+// directories are opened.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,8 +15,8 @@
 
 namespace twinloft::repl::salvage {
 
-// `path` is relative. Errors keep the errno: ELOOP, a symbolic link is in the way; EXDEV, it leads out;
-// ENOENT, ENOTDIR.
+// path: relative. Errors have the errno: ELOOP (a symbolic link in the path), EXDEV (it leads out), ENOENT,
+// ENOTDIR.
 Result<Fd> open_beneath(int dir, const std::string& path, int flags, mode_t mode = 0);
 Result<Fd> open_directory(int dir, const std::string& path);
 
@@ -24,8 +24,8 @@ struct PlainFile {
   Fd fd;
   struct stat about{};
 };
-// For reading. Errc::invalid: it is none (a FIFO, a device, a directory; not opened, so that nothing waits
-// for its other end).
+// Opens a plain file for reading. Errors: Errc::invalid (a FIFO, a device or a directory, which is not
+// opened, so that the call does not wait).
 Result<PlainFile> open_plain_file(int dir, const std::string& name);
 
 Result<struct stat> stat_of(int fd);

@@ -34,8 +34,8 @@ Result<Fd> open_directory_at(const std::string& path) {
   return fd;
 }
 
-// A bundle holds the mail of all users, and is delivered with the rights of its deliverer: another user who
-// can write here could add to it.
+// A bundle has the mail of all users, and is delivered with the rights of the deliverer. Another user with
+// write permission could add mail to it.
 Status check_own(int dir, std::string_view what) {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir));
   if (about.st_uid == ::geteuid() && (about.st_mode & 022) == 0) return {};
@@ -72,7 +72,7 @@ Status BundleWriter::prepare() {
   TL_TRY_ASSIGN(label_, open_beneath(dir_.get(), bundle_label_name, O_RDWR));
   if (::flock(label_.get(), LOCK_EX | LOCK_NB) != 0)
     return fail(Errc::unavailable, "another extraction is writing this bundle");
-  // Another one may have finished it before this one had the lock.
+  // Another extraction may have completed it before this one had the lock.
   TL_TRY(look());
   TL_TRY(clear());
   TL_TRY(ops_->make_directory(dir_.get(), bundle_messages_name));
@@ -80,7 +80,7 @@ Status BundleWriter::prepare() {
   return {};
 }
 
-// Whether the directory is empty. Errors: it holds what may not be overwritten.
+// Whether the directory is empty. Errors: it has content that must not be overwritten.
 Result<bool> BundleWriter::look() const {
   TL_TRY_ASSIGN(std::vector<Entry> found, list_directory(dir_.get()));
   auto has = [&](std::string_view name) {
@@ -102,7 +102,7 @@ Status BundleWriter::make_new() {
   return ops_->write(label.get(), as_bytes(label_text));
 }
 
-// What an extraction that was killed has left.
+// Removes the files of an extraction that was killed.
 Status BundleWriter::clear() {
   if (auto old = salvage::open_directory(dir_.get(), bundle_messages_name)) {
     TL_TRY_ASSIGN(std::vector<Entry> found, list_directory(old->get()));
@@ -149,7 +149,7 @@ Result<BundleWriter::Added> BundleWriter::add(int source, std::uint64_t number, 
 Status BundleWriter::finish(const Manifest& manifest) {
   std::string text = encode_manifest(manifest);
   auto write = [&]() -> Status {
-    // One sync for all of the messages, which lie on one file system.
+    // One sync for all messages, which are on the same file system.
     TL_TRY(ops_->sync_file_system(dir_.get()));
     TL_TRY_ASSIGN(Fd file, ops_->create(dir_.get(), manifest_new));
     TL_TRY(ops_->write(file.get(), as_bytes(text)));

@@ -122,7 +122,7 @@ void Run::do_user(const Indices& of_user) {
   for (std::size_t i : open) do_message(i, *there);
 }
 
-// A dry run writes nothing; what it finds, the next run finds too.
+// A dry run writes nothing. The next run finds the same.
 bool Run::record(std::size_t i, Mark mark) {
   if (options_.dry_run) return true;
   auto written = ledger_.append(key(i), mark);
@@ -130,7 +130,7 @@ bool Run::record(std::size_t i, Mark mark) {
   return written.has_value();
 }
 
-// What the winner had and deleted. Recorded, since Dovecot forgets it at some time.
+// The messages that the winner had and deleted. They are recorded, since Dovecot forgets them at some time.
 bool Run::settle_as_deleted(std::size_t i) {
   const Message& m = messages_[i];
   if (m.kind != Kind::uncertain) return false;
@@ -177,11 +177,11 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
     case Sent::End::refused:
       (void)record(i, Mark::undone);
       return settle(i, sent.end == Sent::End::deferred ? Fate::deferred : Fate::refused, sent.detail);
-    // It may be there by now, or come yet; and lmtpd takes it away again if it cannot make it durable. The
-    // next run looks.
+    // The message may be in the Maildir now or later, and lmtpd removes it if it cannot make it durable. The
+    // next run searches for it.
     case Sent::End::unknown:
       return settle(i, Fate::unknown, sent.detail);
-    // What a copy that failed has left is found by looking: its intent stays.
+    // The next run finds the file of a failed copy by searching: the intent stays in the ledger.
     case Sent::End::failed:
       return settle(i, Fate::failed, sent.detail);
     case Sent::End::away:
@@ -190,8 +190,8 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
   }
 }
 
-// A message that was stored after the parting has its name on the loser only: a delivery makes another one.
-// What an earlier run has dealt with may have come with that name since, by a copy to both sides.
+// A message that was stored after the parting has its name on the loser alone: a delivery makes another
+// name. Messages of an earlier run do not count, since a copy to both sides may have made the name.
 Status Run::check_other_history(std::size_t i) const {
   const Message& m = messages_[i];
   if (options_.any_spool || m.kind != Kind::after || ledger_.find(key(i))) return {};
@@ -205,8 +205,7 @@ Status Run::check_other_history(std::size_t i) const {
 }
 
 Result<DeliverReport> Run::run() {
-  // Before anything is delivered: a bundle that was damaged on its way is copied again, not delivered in
-  // part.
+  // Before any delivery: a damaged bundle is copied again, and not delivered in part.
   std::map<std::string, Indices> users;
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     TL_TRY_ASSIGN(ContentDigest digest, bundle_.verify(messages_[i]));

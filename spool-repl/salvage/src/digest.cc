@@ -55,8 +55,7 @@ bool starts_with_nocase(std::string_view text, std::string_view prefix) {
   return text.size() >= prefix.size() && ::strncasecmp(text.data(), prefix.data(), prefix.size()) == 0;
 }
 
-// "with LMTP", and LMTPS, LMTPA, LMTPSA, UTF8LMTP (RFC 3848, 6531): written by a final delivery, not on the
-// way to it.
+// "with LMTP", LMTPS, LMTPA, LMTPSA and UTF8LMTP (RFC 3848, RFC 6531): fields of the final delivery.
 bool says_lmtp(std::string_view field) {
   bool with = false;
   for (std::size_t at = 0; at < field.size();) {
@@ -81,8 +80,8 @@ bool is_trace(std::string_view field) {
 
 namespace {
 
-// Where the field at `at` ends: behind its last line. npos where it may go on behind `text`, which is not
-// `all`.
+// The end of the field at `at`, after its last line. npos: the field may continue after `text`, which is
+// incomplete if `all` is false.
 std::size_t field_end(std::string_view text, std::size_t at, bool all) {
   for (;;) {
     std::size_t lf = text.find('\n', at);
@@ -131,7 +130,7 @@ void ContentHasher::put(std::string_view text) {
   if (!text.empty()) last_ = text.back();
 }
 
-// Leaves out every CR before an LF.
+// Removes every CR before an LF.
 void ContentHasher::take(std::string_view raw) {
   while (!raw.empty()) {
     std::size_t cr = raw.find('\r');

@@ -15,7 +15,7 @@ namespace twinloft::repl::salvage {
 
 namespace {
 
-// No mail server leaves holes in a message; with them a user could have any amount of zeros copied.
+// Mail servers make no holes in messages. A user could have any number of zeros copied by them.
 constexpr std::uint64_t sparse_bytes_min = 1 << 20;
 struct FileTimes : Times {
   std::uint64_t inode = 0;
@@ -31,7 +31,8 @@ Result<FileTimes> times_of(int dir, const std::string& name) {
               &about) != 0)
     return fail_errno(errno, "statx");
   FileTimes out{{time_of(about.stx_mtime), time_of(about.stx_ctime), {}}, about.stx_ino};
-  // Without a time of birth the earlier one: nobody can set it to later than it was.
+  // Without a time of birth, the earlier of the two times, since users cannot set it to a later time than it
+  // was.
   out.born = about.stx_mask & STATX_BTIME ? time_of(about.stx_btime) : std::min(out.modified, out.changed);
   return out;
 }
@@ -67,8 +68,8 @@ class Extraction {
   ExtractProgress shown_;
   uid_t owner_ = 0;  // of the Maildir that is being looked through
   bool first_pass_ = true;
-  // Inodes that the first pass has taken, or reported. What may have been on its way is looked at by each of
-  // its names: it can be linked into several users' Maildirs.
+  // The inodes that the first pass has taken or reported. A message that may have been in flight is checked
+  // by each of its names, since it can be linked into several users' Maildirs.
   std::unordered_set<std::uint64_t> settled_;
   std::unordered_set<std::uint64_t> taken_here_;  // inodes, in the Maildir that is being looked through
   std::vector<Witness> witnesses_;
@@ -91,7 +92,7 @@ Status Extraction::check(const PlainFile& file) const {
 
 Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open,
                         const FileTimes& times, Kind kind) {
-  // Another name in the same Maildir is the same message, and any number of them costs a mail user nothing.
+  // Another name in the same Maildir is the same message. A mail user can make any number of them.
   if (taken_here_.contains(times.inode)) {
     ++report_.links;
     return {};
@@ -145,8 +146,7 @@ Status Extraction::judge(const FoundMaildir& maildir, int box, const MailFile& f
     return {};
   }
   if (!*written) {
-    // Without a stored byte nothing is known of when it was written: an empty file, or one that fits into its
-    // inode.
+    // Without a stored block, the time of its writing is unknown: an empty file, or a file within its inode.
     if (open->about.st_blocks > 0) note_birth(times->born.seconds);
     return {};
   }
@@ -177,7 +177,7 @@ Status Extraction::look_again(const FoundMaildir& maildir, int box, const MailFi
 
 Status Extraction::visit_all(const std::vector<FoundMaildir>& maildirs, Visit visit) {
   for (const FoundMaildir& maildir : maildirs) {
-    // What the first pass could not look through is known.
+    // The first pass has reported unreadable directories already.
     Problems known;
     Problems& problems = first_pass_ ? problems_ : known;
     auto dir = open_directory(root_, maildir.path);

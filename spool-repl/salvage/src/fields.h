@@ -1,7 +1,6 @@
-// A line of fields, as bundle and ledger have them: separated by one blank; bytes that are not printable
-// ASCII, blanks and
-// "%" as %XX with capital digits; an empty field as "-", and a field that is "-" as "%2D". Every text has one
-// encoding.
+// A line of fields in the bundle and the ledger. A blank separates fields. Bytes that are not printable
+// ASCII, blanks and "%" are %XX with capital digits. An empty field is "-", and the field "-" is "%2D".
+// Every text has exactly one encoding.
 #pragma once
 
 #include <charconv>
@@ -13,10 +12,10 @@
 namespace twinloft::repl::salvage {
 
 std::string encode_fields(const std::vector<std::string>& fields);
-// nullopt: not what encode_fields() makes.
+// nullopt: not an output of encode_fields().
 std::optional<std::vector<std::string>> decode_fields(std::string_view line);
 
-// Decimal digits without a sign, or with "-" for a signed type; nothing else.
+// Decimal digits without a sign, or with "-" for a signed type. nullopt: any other text.
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};

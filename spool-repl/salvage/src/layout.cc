@@ -17,7 +17,7 @@ std::vector<std::string_view> split(std::string_view path) {
   }
 }
 
-// May stand for a part of a path.
+// Whether the text can be a path component.
 bool fits_path(std::string_view text) {
   if (text.empty() || text == "." || text == "..") return false;
   return std::none_of(text.begin(), text.end(),
@@ -96,8 +96,8 @@ Result<Layout> Layout::parse(std::string_view text) {
   return out;
 }
 
-// Takes the values of a part's variables out of a name. A variable takes as much as it can, so that "%n@%d"
-// parts at the last "@"; a try that was wrong is noticed by user_of().
+// Takes the values of a component's variables out of a name. A variable takes as many characters as
+// possible, so that "%n@%d" is split at the last "@". user_of() detects a wrong attempt.
 bool Layout::match(const Part& part, std::string_view rest, Values& values) {
   for (std::size_t k = 0; k < part.size(); ++k) {
     const Piece& piece = part[k];
@@ -128,8 +128,7 @@ std::optional<std::string> Layout::user_of(std::string_view path) const {
     if (!fits_path(names[i]) || !match(parts_[i], names[i], values)) return std::nullopt;
   std::string address = values.address;
   if (address.empty()) address = values.domain.empty() ? values.local : values.local + "@" + values.domain;
-  // The other way round it has to be the same path: so shortened and repeated variables agree with each
-  // other.
+  // The path of the user must be the same path: so shortened and repeated variables agree.
   if (path_of(address) != path) return std::nullopt;
   return address;
 }

@@ -31,7 +31,7 @@ std::optional<Mark> parse_mark(std::string_view text) {
   return std::nullopt;
 }
 
-// Seeded with its place, so that a record is good nowhere else.
+// Seeded with the record's position, so that a record is valid at its position alone.
 std::string checksum(std::string_view fields, std::uint64_t offset) {
   return fmt::format("{:08x}", crc32c(as_bytes(fields), static_cast<std::uint32_t>(offset)));
 }
@@ -49,9 +49,9 @@ bool take_record(std::string_view line, std::uint64_t offset, LedgerContent& out
   return true;
 }
 
-// Whether what lies from `at` on can be a record that was being written when the process or the machine
-// ended. Every record was durable before the next one was begun, so it is one line at most, and nothing in it
-// is a whole record in its place.
+// Whether the bytes from `at` on can be the record that was being written when the process or the machine
+// ended. Every record was durable before the next, so it is at most one line, and contains no complete
+// record.
 bool may_be_torn(std::string_view text, std::size_t at) {
   std::size_t lf = text.find('\n', at);
   if (lf == text.npos) return true;
@@ -138,8 +138,8 @@ Status Ledger::load() {
   return {};
 }
 
-// Cuts off half a record, and writes the first line where it is not there. All of it durable, with the names
-// that lead to it.
+// Removes an incomplete record, and writes a missing first line. Makes both durable, with the directory
+// entries of the file.
 Status Ledger::make_new() {
   if (content_.torn) TL_TRY(ops_->truncate(file_.get(), content_.good_bytes));
   if (content_.good_bytes == 0) {

@@ -26,7 +26,7 @@ Result<LmtpConnection> LmtpConnection::connect(const LmtpServer& server, const L
   if (!fd) return fail_errno(errno, "a socket for {}", server.text);
   set_timeout(fd.get(), SO_RCVTIMEO, options.timeout);
   set_timeout(fd.get(), SO_SNDTIMEO, options.timeout);
-  // The final dot is a write of its own. On a Unix socket this has no effect.
+  // The final dot is a separate write. On a Unix socket, this option has no effect.
   int one = 1;
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&server.address), server.length) != 0)

@@ -1,4 +1,4 @@
-// One connection to an LMTP server, as far as bytes and replies go (RFC 5321 section 4.2, RFC 2033).
+// A connection to an LMTP server: its bytes and replies (RFC 5321 section 4.2, RFC 2033).
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ class LmtpConnection {
   static Result<LmtpConnection> connect(const LmtpServer& server, const LmtpOptions& options);
 
   Status send(std::string_view bytes);
-  // Errors: Errc::corrupt, no reply of this protocol; Errc::timeout; Errc::unavailable, the connection ended.
+  // Errors: Errc::corrupt (not a reply of this protocol), Errc::timeout, Errc::unavailable (the connection
+  // has ended).
   Result<mail::LmtpReply> reply();
   Result<mail::LmtpReply> ask(std::string_view command);  // without its line end
   void set_reply_timeout(std::chrono::seconds timeout);
@@ -31,8 +32,8 @@ class LmtpConnection {
   mail::LmtpReplyParser replies_;
 };
 
-// As it stands in RCPT TO: a local part that is no dot-atom is quoted. Errors: Errc::invalid, an address that
-// cannot be written in ASCII.
+// The address for RCPT TO: a local-part that is not a dot-atom is quoted. Errors: Errc::invalid (the address
+// cannot be written in ASCII).
 Result<std::string> forward_path(const std::string& address);
 
 }  // namespace twinloft::repl::salvage

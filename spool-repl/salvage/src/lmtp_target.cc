@@ -1,4 +1,4 @@
-// make_lmtp_target(): one transaction for each message, over one connection as long as it lasts.
+// make_lmtp_target(): a transaction for each message, over one connection as long as possible.
 #include <optional>
 
 #include "lmtp_connection.h"
@@ -13,7 +13,7 @@ namespace {
 
 using End = Sent::End;
 
-// Dovecot can store messages compressed (mail_compress); as text they would arrive as rubbish.
+// Dovecot can store compressed messages (mail_compress), which are not text.
 bool is_compressed(std::string_view start) {
   for (std::string_view magic : {"\x1f\x8b", "BZh", "\x28\xb5\x2f\xfd", "Dovecot-LZ4"})
     if (start.starts_with(magic)) return true;
@@ -36,14 +36,14 @@ class LmtpTarget final : public Target {
     if (!start) return {End::failed, start.error().message};
     if (is_compressed(*start))
       return {End::failed, "it is stored compressed, and LMTP has text only: deliver it with --copy"};
-    // A server may have closed the connection since: that is found out before anything is handed over.
+    // The server may have closed the connection meanwhile. This is detected before a message is sent.
     if (connection_ && !still_there()) connection_.reset();
     if (auto begun = begin(); !begun) return lost(begun.error(), End::away);
     return transaction(*path, *start, content);
   }
 
  private:
-  // Also ends a transaction that was refused in the middle.
+  // This also ends a transaction that was refused in the middle.
   bool still_there() {
     auto reply = connection_->ask("RSET");
     return reply && reply->positive();
@@ -90,7 +90,7 @@ class LmtpTarget final : public Target {
 
   Sent hand_over(std::string_view start, int content) {
     if (auto sent = send_content(start, content); !sent) {
-      // Without the final dot it is no message. The server may have said why it hung up.
+      // Without the final dot, the message is incomplete. The server may have sent the reason of its end.
       auto why = connection_->reply();
       connection_.reset();
       return {End::failed, why ? text_of(*why) : sent.error().message};

@@ -29,7 +29,7 @@ class LookUp {
       TL_TRY(walk_folder(
           root_, maildir_, folder, [&](int box, const MailFile& file) { return look_at(box, file); },
           problems));
-    // Links are nobody's mail; a folder that cannot be read may hold what is looked for.
+    // Links are not mail. An unreadable folder may contain the message.
     if (problems.first_unreadable()) return std::unexpected(*problems.first_unreadable());
     if (moved_)
       return fail(Errc::conflict, "messages in {} move while it is looked through", printable(maildir_));

@@ -1,4 +1,4 @@
-// What a user of the winner already has.
+// Searches the mailbox of a user on the winner.
 #pragma once
 
 #include <set>
@@ -10,19 +10,19 @@
 
 namespace twinloft::repl::salvage {
 
-// Which of these contents lie in new/ or cur/ of any folder of the Maildir. The Maildir is in use meanwhile:
-// a message that moves is looked for again. Without a Maildir: none. Errors: something in it cannot be read,
-// so that nobody can tell.
+// Which of these contents are in new/ or cur/ of any folder of the Maildir. The Maildir is in use meanwhile,
+// so a message that moves is searched again. Without a Maildir: none. Errors: a part of the Maildir cannot
+// be read, so that the result is unknown.
 Result<std::set<Sha256>> find_contents(int root, const std::string& maildir,
                                        const std::vector<ContentDigest>& wanted);
 
-// The file of a folder's new/ or cur/ that has that base name and that content, as a path below the root; ""
-// where there is none, or it cannot be told.
+// The file in a folder's new/ or cur/ with this base name and content, as a path below the root. Empty:
+// none, or unknown.
 std::string find_file(int root, const std::string& maildir, const std::string& folder,
                       const std::string& base, const Sha256& content);
 
-// Whether a folder's dovecot-uidlist names that file: then Dovecot has seen it here, and where it is no
-// longer there, it was deleted here.
+// Whether a folder's dovecot-uidlist names the file. Dovecot has then seen the file here, and if it is
+// missing, it was deleted here.
 Result<bool> was_seen(int root, const std::string& maildir, const std::string& base);
 
 }  // namespace twinloft::repl::salvage

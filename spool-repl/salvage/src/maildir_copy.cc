@@ -1,4 +1,4 @@
-// make_copy_target(): a message into a Maildir of which the user may have made every name.
+// make_copy_target(): writes a message into a Maildir in which the user may have made every name.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t subscriptions_bytes_max = 1 << 20;
 constexpr const char* unfinished_folder = "twinloft-salvage.folder";
 
-// Unique, and the same in every try: it is made of the content.
+// Unique, and the same in every attempt, since it is made from the content.
 std::string base_of(const Message& m) {
   return fmt::format("{}.M{}S{}.salvage", m.modified.seconds, m.modified.ns / 1000,
                      m.content.hex().substr(0, 32));
@@ -90,8 +90,8 @@ Status Copy::open_folder() {
   return make_boxes(folder_.get());
 }
 
-// Gives to the Maildir's owner what this process has made, in this run or in one that ended before it came to
-// that. A file with another name was not made here: that could be anybody's, linked to by the user.
+// Changes the owner of files that this process or an interrupted earlier run has made, to the Maildir's
+// owner. A file with another name was not made here, and may be a link of the user to another file.
 Status Copy::give_away(int fd, const Ownership& owner) {
   TL_TRY_ASSIGN(struct stat about, stat_of(fd));
   if (about.st_uid == ::geteuid() && (S_ISDIR(about.st_mode) || about.st_nlink == 1))
@@ -123,7 +123,7 @@ Status Copy::write_file(int dir, const std::string& name, const std::string& tex
   return done;
 }
 
-// Somebody else has made the folder meanwhile. What the user has put into this one stays.
+// Another process has made the folder meanwhile. Its content stays.
 void Copy::remove_unfinished(int folder) {
   (void)ops_.remove(folder, mail::folder_mark);
   for (const char* name : mail::maildir_boxes) (void)::unlinkat(folder, name, AT_REMOVEDIR);
@@ -131,7 +131,7 @@ void Copy::remove_unfinished(int folder) {
   also_.clear();
 }
 
-// Under another name until all of it is there, so that nobody sees half a folder.
+// Made under another name until it is complete, so that no program uses an incomplete folder.
 Status Copy::make_folder() {
   auto folder = open_directory(maildir_.get(), unfinished_folder);
   if (!folder && folder.error().sys == ENOENT) {
@@ -146,7 +146,7 @@ Status Copy::make_folder() {
     TL_TRY(write_file(folder->get(), mail::folder_mark, ""));
   TL_TRY(give_away(folder->get(), owner_));
   also_ = "; the folder was made";
-  // Without it the user finds the folder in the list of all.
+  // Without a subscription, the user finds the folder in the list of all folders.
   if (auto subscribed = subscribe(); !subscribed)
     also_ += ", and is not subscribed to: " + subscribed.error().message;
   auto renamed = ops_.rename(maildir_.get(), unfinished_folder, maildir_.get(), message_.folder);
@@ -155,7 +155,7 @@ Status Copy::make_folder() {
   return ops_.sync(maildir_.get());
 }
 
-// Dovecot's lock of the file is at the same time its next version.
+// Dovecot's lock of the file is also its next version.
 Status Copy::subscribe() {
   TL_TRY_ASSIGN(Fd lock, take_lock());
   Status done = write_subscriptions(lock.get());
@@ -163,7 +163,7 @@ Status Copy::subscribe() {
   return done;
 }
 
-// One that has not changed for long is of a process that has ended.
+// An old lock is of a process that has ended.
 Result<Fd> Copy::take_lock() {
   auto lock = ops_.create(maildir_.get(), mail::subscriptions_lock_name);
   if (lock || lock.error().sys != EEXIST) return lock;
@@ -248,7 +248,7 @@ class CopyTarget final : public Target {
   Sent deliver(const Message& message, const std::string&, int content) override {
     auto stored = Copy(root_, ops_, message).run(content);
     if (stored) return {Sent::End::delivered, *stored};
-    // Nothing that concerns one message only.
+    // The errors that concern all messages.
     bool everybody = stored.error().sys == ENOSPC || stored.error().sys == EROFS;
     return {everybody ? Sent::End::away : Sent::End::failed, stored.error().message};
   }

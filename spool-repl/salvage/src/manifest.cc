@@ -35,7 +35,7 @@ std::string encode(const Message& m) {
                         text_of(m.changed), text_of(m.born)});
 }
 
-// A path below the spool's root, or a part of it, that leads nowhere else.
+// A path below the spool's root, or a part of it, without "..".
 bool leads_below(std::string_view path) {
   for (std::size_t at = 0; at <= path.size();) {
     std::size_t slash = std::min(path.find('/', at), path.size());

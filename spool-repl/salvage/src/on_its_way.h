@@ -1,4 +1,4 @@
-// Which of the messages of before the parting may have been acknowledged after it.
+// Which messages from before the parting may have been acknowledged after it.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@ struct Times {
   FileTime modified, changed, born;
 };
 
-// What one Maildir says of when the histories parted: not before its newest message of before it was born,
-// and not after its first one of after it was changed.
+// The limits that a Maildir gives for the time of the parting: after the birth of its newest message from
+// before, and before the first change of a message from after.
 struct Witness {
   std::optional<std::int64_t> newest_birth_s, first_change_s;
 };
 
-// The change after the parting that contradicts the fewest Maildirs; the earliest of several, which makes
-// more messages uncertain. Null where it contradicts fewer to believe none. A mail user can make a file of
-// old blocks at any time (reflink), and an old file's blocks can be written anew without changing it
-// (defragmentation): in his own Maildir, which is one of many.
+// The change after the parting that contradicts the fewest Maildirs. Of several, the earliest, which makes
+// more messages uncertain. Null if ignoring all changes contradicts fewer. Mail users can make files from
+// old blocks at any time (reflink), and the blocks of an old file can be rewritten without a change
+// (defragmentation), but only in their own Maildirs, which are few of many.
 inline std::optional<std::int64_t> first_credible_change(const std::vector<Witness>& witnesses) {
   std::vector<std::int64_t> births, changes;
   for (const Witness& w : witnesses) {
@@ -45,8 +45,8 @@ inline std::optional<std::int64_t> first_credible_change(const std::vector<Witne
   return best;
 }
 
-// The newest birth that is not behind the first change after the parting. Where all are behind, the clock was
-// set, and the newest has to do.
+// The newest birth before the first change after the parting. If all are later, the clock was set, and the
+// newest birth is used.
 inline std::optional<std::int64_t> newest_birth(const std::vector<std::int64_t>& births_s,
                                                 std::optional<std::int64_t> first_change_s) {
   std::optional<std::int64_t> newest;
@@ -56,14 +56,14 @@ inline std::optional<std::int64_t> newest_birth(const std::vector<std::int64_t>&
   return *std::max_element(births_s.begin(), births_s.end());
 }
 
-// A message is stored in tmp/, made durable, renamed into new/, and acknowledged. So one whose content is of
-// before the parting and whose acknowledgement is not was born shortly before `newest_before_s`, the birth of
-// the newest message of before the parting (or is that message), and was renamed, which its change tells,
-// after it. What was acknowledged before the parting was renamed before it too: most of it has an older
-// change.
+// A message is stored in tmp/, made durable, renamed into new/, and acknowledged. So a message with content
+// from before the parting and an acknowledgement from after it was born shortly before `newest_before_s`,
+// the birth of the newest message from before (or is this message). It was renamed later, which its change
+// time shows. Messages that were acknowledged before the parting were renamed before it too: most have an
+// older change time.
 //
-// `slack`: between the rename and the acknowledgement lies the directory's sync, and newer messages may be
-// born meanwhile.
+// `slack`: the directory's sync is between the rename and the acknowledgement, and newer messages may be
+// born in this time.
 inline bool may_have_been_on_its_way(const Times& message, std::int64_t newest_before_s,
                                      std::chrono::seconds window, std::chrono::seconds slack) {
   return message.born.seconds >= newest_before_s - window.count() &&

@@ -1,4 +1,4 @@
-// A file's bytes from its beginning, in pieces.
+// Reads a file from its begin, in pieces.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,11 @@
 
 namespace twinloft::repl::salvage {
 
-// Until `take` says false, or the file ends. Errors: of the read (with errno), and those that `take` returns.
+// Reads until `take` returns false, or the file ends. Errors: of the read, with the errno, and those of
+// `take`.
 Status read_pieces(int fd, const std::function<Result<bool>(ByteSpan)>& take);
 
-// The first `bytes` of it, or all of a shorter file.
+// The first `bytes` bytes of the file, or a whole shorter file.
 Result<std::string> read_start(int fd, std::size_t bytes);
 
 }  // namespace twinloft::repl::salvage

@@ -1,4 +1,5 @@
-// Finds the Maildirs of a spool, and the messages of a Maildir. Nothing is followed out of it (beneath.h).
+// Finds the Maildirs of a spool, and the messages of a Maildir. No link out of the spool is followed
+// (beneath.h).
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@
 
 namespace twinloft::repl::salvage {
 
-// Keeps the first ones of each user, and how many there were: a mail user can make any number of them, and
-// hides nobody else's.
+// Keeps the first problems of each user, and the number of all: a mail user can cause any number of
+// problems, which must not hide those of other users.
 class Problems {
  public:
-  // `user_depth`: so many parts of a path below the root tell one user's files from another's.
+  // user_depth: the number of path components below the root that differ between users.
   explicit Problems(std::size_t user_depth = 1) : user_depth_(user_depth) {}
   void add(std::string path, std::string what);
-  // A directory that may hold anything.
+  // A directory with any content.
   void add_unreadable(std::string path, const Error& error);
   const std::optional<Error>& first_unreadable() const { return first_unreadable_; }
   std::vector<ExtractProblem> take();
@@ -40,8 +41,8 @@ class Problems {
 struct FoundMaildir {
   std::string user, path;
 };
-// Every Maildir below `root` that fits a layout, in order of path. A Maildir that fits none, a symbolic link
-// where a Maildir or the way to it should be, and what cannot be read are problems.
+// Every Maildir below `root` that matches a layout, in order of path. Problems are: a Maildir without a
+// matching layout, a symbolic link in place of a Maildir or in the path to it, and unreadable directories.
 std::vector<FoundMaildir> find_maildirs(int root, const std::vector<Layout>& layouts, Problems& problems);
 
 enum class Box : std::uint8_t { tmp, fresh, cur };
@@ -54,12 +55,12 @@ struct MailFile {
 };
 std::string path_of(const std::string& maildir, const MailFile& file);
 
-// The Maildir++ folders of a Maildir, in order, beginning with "" for itself.
+// The Maildir++ folders of a Maildir, in order. The first is "", the Maildir itself.
 Result<std::vector<std::string>> list_folders(int root, const std::string& maildir, Problems& problems);
 
-// Calls `take` with everything in tmp/, new/ and cur/ (in this order: what moves on is seen) of a folder that
-// is no dot file, whatever it is, and the open directory that it is in. Errors: those of `take`. A box that
-// is absent is empty; one that cannot be read is a problem.
+// Calls `take` for each entry of any type in tmp/, new/ and cur/ of a folder, except dot files, with the
+// open directory of the entry. The order is that in which messages move, so that a moving message is seen.
+// Errors: those of `take`. A missing directory counts as empty; an unreadable directory is a problem.
 Status walk_folder(int root, const std::string& maildir, const std::string& folder,
                    const std::function<Status(int box, const MailFile&)>& take, Problems& problems);
 
