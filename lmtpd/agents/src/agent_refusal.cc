@@ -35,7 +35,7 @@ std::vector<std::pair<std::string, std::string>> agent_values(const Envelope& en
 
 namespace {
 
-// Whose value it is decides the reply to the client. The others are not the client's to choose.
+// The reply depends on the macro of the value. Other macros are not values of the client.
 std::optional<Reply> reply_for(const argv::ExpandError& error) {
   constexpr std::string_view of_recipient[] = {"to", "user", "detail", "domain", "original_to"};
   const char* why = error.code == argv::ExpandError::Code::leading_dash

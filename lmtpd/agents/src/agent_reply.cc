@@ -20,7 +20,7 @@ std::string_view last_line(std::string_view output) {
   return lf == std::string_view::npos ? output : output.substr(lf + 1);
 }
 
-// The length of "D.S.N" at the start of `text`, followed by a blank or nothing; 0: there is none.
+// The length of "D.S.N" at the start of `text`, before a blank or the end. 0: none.
 std::size_t enhanced_length(std::string_view text) {
   auto digits = [&](std::size_t at) {
     std::size_t n = 0;
@@ -38,9 +38,8 @@ std::size_t enhanced_length(std::string_view text) {
   return length == text.size() || text[length] == ' ' ? length : 0;
 }
 
-// The agent's own code against that of its exit. Of a failure the agent knows best whether it is for good.
-// But its words turn no failure into a success (nothing was delivered), nor a success into a failure
-// (something was).
+// The agent's own code, and the code of its exit status. The agent decides whether a failure is permanent,
+// but its output cannot turn a failure into a success, or a success into a failure.
 bool wins(std::string_view own, const ExitReply& mapped) {
   bool delivered = mapped.code == 250;
   return (own[0] == '2') == delivered;
@@ -61,7 +60,7 @@ Reply with_output(const ExitReply& mapped, std::string_view output, std::string 
   return reply;
 }
 
-// Missing or forbidden programs are the administrator's to fix; what the machine lacks may pass by itself.
+// The administrator must correct missing or forbidden programs. A shortage of the machine may end by itself.
 Reply not_started(const AgentSpec& spec, const RunResult& result) {
   switch (result.value) {
     case ENOMEM:

@@ -1,5 +1,5 @@
-// The message as an agent's stdin: a file of its own, positioned at 0, that can tell afterwards whether it
-// was read.
+// The message as an agent's stdin: a separate file at position 0, which shows afterwards whether it was
+// read.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ class AgentStdin {
     const std::string& temporary;
     MemoryBudget* disk = nullptr;  // of all files; null: no bound
   };
-  // A sealed memfd where the body is small enough and the budget has room, else an unlinked file in
-  // `temporary`. Errors: Errc::exhausted where there is no room for that either.
+  // A sealed memfd if the body is small enough and the budget has room, otherwise an unlinked file in
+  // `temporary`. Errors: Errc::exhausted (no room for a file either).
   static Result<AgentStdin> create(std::string_view header, const MessageBody& body, bool crlf,
                                    const Place& place);
   int fd() const { return fd_.get(); }
-  // read() moves the shared offset; pread() and mmap(), which Dovecot's agent uses, change the access time,
-  // set here to a time long past. True also where neither could tell (a large message in a file system
-  // mounted noatime).
+  // Whether the message was read. read(2) moves the shared offset. pread(2) and mmap(2), as by Dovecot's
+  // agent, change the access time, which is set to an old time here. True also if neither is known (a large
+  // message on a file system mounted with noatime).
   bool was_read() const;
 
  private:

@@ -50,7 +50,7 @@ RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Rec
 std::string describe(const RunResult& result) {
   if (result.end != RunResult::End::not_started || result.value == 0)
     return fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
-  // Some steps name the reason themselves.
+  // Some steps have the reason in their name.
   std::string step = clean_reply_text(result.output),
               reason = fail_errno(result.value, "{}", step).error().message;
   bool says_why = step.ends_with(std::string_view(reason).substr(step.size()));
@@ -67,13 +67,14 @@ DeliveryOutcome not_delivered(const Error& error) {
 
 }  // namespace
 
-// What the agent wrote is durable, and went to the right spool: it may have been unmounted in between.
+// Checks that the agent's files are durable, and in the right spool, which may have been unmounted
+// meanwhile.
 Status ExternalAgents::make_durable(const SpoolHandle& handle) {
   TL_TRY(syncs_.sync(handle));
   return check_spool(handle);
 }
 
-// XFS says success to an agent that syncs a directory after a shutdown.
+// XFS reports success for the sync of a directory after a shutdown.
 Status ExternalAgents::check_spool(const SpoolHandle& handle) {
   TL_TRY(spool_.check_not_failed(handle));
   TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
@@ -89,8 +90,8 @@ DeliveryOutcome ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& 
   auto loop = find_loop(body, recipient, {true, config_.received_max});
   if (!loop) return not_delivered(loop.error());
   if (*loop) return {{554, "5.4.6", clean_reply_text(**loop)}, **loop};
-  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An
-  // agent that syncs by itself may know better, where the user's row names no Maildir.
+  // syncfs covers the spool alone: mail in another place would not be durable before the 250. An agent with
+  // `syncs` may use another place, if the user's row names no Maildir.
   const std::string& where = recipient.user.maildir.empty() ? recipient.user.home : recipient.user.maildir;
   auto inside = spool_.relative(where);
   if (!inside && (!recipient.user.maildir.empty() || !spec.syncs)) return not_delivered(inside.error());

@@ -8,7 +8,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// The next component; empty: there is none.
+// The next component. Empty: the end.
 std::string_view take_component(std::string_view& path) {
   for (;;) {
     path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
@@ -54,7 +54,7 @@ bool account_agrees(AskAccount ask, std::uint32_t uid, std::uint32_t gid, const 
   const passwd* account = ::getpwuid(uid);
   if (!account || !account->pw_dir) return false;
   if (ask.group && account->pw_gid != gid) return false;
-  bool whole_machine = is_within("/", account->pw_dir);  // the home of many accounts that are no person's
+  bool whole_machine = is_within("/", account->pw_dir);  // the home of many system accounts
   return !ask.home || (!whole_machine && is_within(home, account->pw_dir));
 }
 

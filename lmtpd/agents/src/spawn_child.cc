@@ -57,7 +57,7 @@ constexpr const char* step_names[] = {
     "the program is neither one of this machine nor a script whose first line names an interpreter",
     "the program: its user has as many processes as agent.NAME.rlimits.processes, or the machine, allows"};
 
-// What execve's error alone does not tell.
+// Finds the reason of an error of execve(2) that its errno does not show.
 Step failed_exec(const char* program, int error) {
   struct stat about{};
   switch (error) {
@@ -118,14 +118,14 @@ bool set_limits(const AgentLimits& l) {
       give_up(failure, Step::group);
     if (::setresuid(plan.uid, plan.uid, plan.uid) != 0) give_up(failure, Step::user);
   }
-  // Never as root, whatever came before: a way back would be a defect worth stopping for.
+  // Never as root: if root can be regained, this is a defect, and the run ends.
   if (::getuid() == 0 || ::geteuid() == 0 || ::getegid() == 0 || ::setuid(0) == 0) {
     errno = EPERM;
     give_up(failure, Step::user);
   }
   if (plan.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(failure, Step::privileges);
-  // An agent must not outlive its spawner: its delivery was answered 451 then. Changing ids clears this, so
-  // it is last.
+  // An agent must not outlive the spawner, since its delivery then got 451. A change of ids clears this
+  // setting, so it comes last.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != spawner) give_up(failure, Step::parent);
   if (::chdir(plan.home.c_str()) != 0 && ::chdir("/") != 0) give_up(failure, Step::directory);
   ::execve(arguments[0], arguments, environment);

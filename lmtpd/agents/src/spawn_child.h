@@ -1,4 +1,4 @@
-// From fork to execve: what the child does to itself before the agent's program starts.
+// From fork(2) to execve(2): the steps of the child before the agent's program starts.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,7 @@ struct ChildPlan {
   int message = -1;          // becomes stdin
 };
 
-// Which step failed, as the child reports it through a pipe that a successful execve closes.
+// The failed step, which the child reports through a pipe. A successful execve(2) closes the pipe.
 struct ChildFailure {
   std::uint32_t step = 0;  // index for step_name
   std::int32_t sys = 0;
@@ -40,7 +40,8 @@ struct StartedChild {
   Fd failure;      // non-blocking read end for one ChildFailure
 };
 
-// HOME, USER, LOGNAME, SHELL and PATH, then the allow-list, then the fixed ones, which win.
+// HOME, USER, LOGNAME, SHELL and PATH, then the passed variables, then the set variables, which replace the
+// others.
 std::vector<std::string> agent_environment(const AgentSpec& spec, const std::string& home,
                                            const std::string& user);
 

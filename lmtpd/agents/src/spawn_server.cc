@@ -25,11 +25,11 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr int drain_poll_ms = 5;  // while a killed process is on its way out; SIGCHLD usually comes first
-constexpr std::size_t passed_descriptors = 2;  // the message, and where the result goes
+constexpr int drain_poll_ms = 5;               // while a killed process ends; SIGCHLD usually comes first
+constexpr std::size_t passed_descriptors = 2;  // the message, and the socket for the result
 constexpr std::string_view mark_name = "TWINLOFT_RUN=";
 
-// The value of TWINLOFT_RUN in a process's environment; empty where it has none, or is gone.
+// The value of TWINLOFT_RUN in a process's environment. Empty: none, or the process has ended.
 std::string mark_of(pid_t pid) {
   auto environment = read_file(fmt::format("/proc/{}/environ", pid), 4u << 20);
   if (!environment) return {};
@@ -52,10 +52,12 @@ SpawnServer::~SpawnServer() = default;
 Status SpawnServer::prepare() {
   is_root_ = ::geteuid() == 0;
   (void)::prctl(PR_SET_NAME, "lmtpd-spawner");
-  (void)::prctl(PR_SET_DUMPABLE, 0);  // who asks may be the same user, and must not get at this memory
-  // It ends when the network process does, not when a terminal or a service manager signals the whole group.
+  (void)::prctl(PR_SET_DUMPABLE, 0);  // the network process may have the same user, and must not read this
+                                      // memory
+  // The spawner ends with the network process, and not by a signal of a terminal or a service manager to the
+  // whole group.
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
-  ::signal(SIGALRM, SIG_DFL);  // ends a turn that hangs
+  ::signal(SIGALRM, SIG_DFL);  // it ends a hanging turn
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
   mark_prefix_ = fmt::format("{}.{}.", ::getpid(), clock_.now().ns);
   children_path_ = fmt::format("/proc/self/task/{}/children", ::getpid());
@@ -74,7 +76,7 @@ Status SpawnServer::prepare() {
   for (int fd : {control_.get(), child_signal_.get()}) {
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.fd = -fd;  // runs are known by their pid, which is positive
+    event.data.fd = -fd;  // runs have their pid, which is positive
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno(errno, "epoll_ctl");
   }
   return {};
@@ -99,8 +101,8 @@ int SpawnServer::wait_ms() const {
   return static_cast<int>(std::min<std::int64_t>(ms, 60'000));
 }
 
-// Where a turn does not end, the kernel ends the process, and another one takes over: what hangs here would
-// hold up every delivery by an agent.
+// If a turn does not end, the kernel ends the process, and another spawner takes over. Otherwise every
+// delivery by an agent would wait.
 void SpawnServer::turn() {
   constexpr unsigned turn_seconds_max = 60;
   epoll_event events[64];
@@ -141,7 +143,7 @@ void SpawnServer::look_at(std::span<const epoll_event> events) {
 }
 
 void SpawnServer::on_control() {
-  // A few at a time, so that ends of runs are seen to in between.
+  // A few at a time, so that ends of runs are handled in between.
   for (int i = 0; i < 16; ++i) {
     std::vector<std::byte> packet(spawn_packet_bytes_max);
     auto got = receive_packet(control_.get(), packet, passed_descriptors, MSG_DONTWAIT);
@@ -191,7 +193,7 @@ void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = run->pid;
-  // Without it the output is still read at the end; only a flood would then block the agent until its time
+  // Without this, the output is still read at the end, but much output would block the agent until its time
   // limit.
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, run->output.get(), &event) != 0)
     log_warning("spawner: {}: {}", run->id,
@@ -230,10 +232,11 @@ Result<ChildPlan> SpawnServer::plan(const RunRequest& request, int message, cons
   return out;
 }
 
-// Keeps the end of what the agent writes. Reading goes on beyond the limit, so that the agent does not block.
+// Keeps the end of the agent's output. Reading continues beyond the limit, so that the agent does not block.
 void SpawnServer::read_output(Run& run, bool to_the_end) {
   char buffer[16384];
-  // The end is bounded, too: what has left its group may still write. A pipe holds no more than this.
+  // The last read is bounded too, since a process outside of the group may still write. A pipe has at most
+  // this size.
   constexpr int at_once = 4, at_the_end = (1 << 20) / sizeof buffer + 1;
   for (int i = 0; i < (to_the_end ? at_the_end : at_once); ++i) {
     ssize_t n = ::read(run.output.get(), buffer, sizeof buffer);
@@ -246,7 +249,7 @@ void SpawnServer::read_output(Run& run, bool to_the_end) {
   }
 }
 
-// Every dead child: the main process of a run, or something that a run left behind.
+// Handles every ended child: the main process of a run, or a process that a run has left.
 void SpawnServer::on_child_signal() {
   signalfd_siginfo ignored[8];
   while (::read(child_signal_.get(), ignored, sizeof ignored) > 0) {
@@ -265,8 +268,8 @@ void SpawnServer::on_child_signal() {
   }
 }
 
-// The main process is a zombie still, so its number cannot be another group's: now is the time to kill the
-// rest.
+// The main process is still a zombie, so its number is not reused. This is the time to kill the rest of the
+// group.
 void SpawnServer::on_main_exit(Run& run) {
   (void)::kill(-run.pid, SIGKILL);
   run.ended = true;
@@ -288,7 +291,8 @@ void SpawnServer::on_deadline(Run& run) {
       run.deadline = clock_.now() + options_.kill_wait;
       return;
     case Phase::killed:
-      // Stuck in the kernel, on a dead network file system for one. Answered as unkillable by turn().
+      // It may hang in the kernel, for example on an unreachable network file system. turn() reports it as
+      // unkillable.
       run.phase = Phase::draining;
       return;
     case Phase::draining:
@@ -300,7 +304,7 @@ bool SpawnServer::is_gone(const Run& run) const {
   return run.ended && ::kill(-run.pid, 0) != 0 && errno == ESRCH;
 }
 
-// The run that an orphan belongs to: by its session, else by its mark. Null: its run is over, or unknown.
+// The run of an orphan: by its session, or by its mark. Null: its run has ended, or is unknown.
 SpawnServer::Run* SpawnServer::run_of(pid_t stray) {
   if (auto found = runs_.find(::getsid(stray)); found != runs_.end()) return found->second.get();
   auto [at, is_new] = strays_.try_emplace(stray);
@@ -311,10 +315,10 @@ SpawnServer::Run* SpawnServer::run_of(pid_t stray) {
   return named == runs_.end() ? nullptr : named->second.get();
 }
 
-// Kills orphans whose run has ended, and says which runs still have some. One that was killed more than
-// kill_wait ago is stuck in the kernel, and must not hold up every later delivery. An orphan without a mark
-// has changed its environment: while any run is under way it could be a helper of that run, so it is killed
-// only when none is; its own run's reply does not wait for it until then.
+// Kills orphans of ended runs, and finds the runs that still have orphans. An orphan that was killed more
+// than kill_wait ago hangs in the kernel, and must not delay later deliveries. An orphan without a mark has
+// changed its environment, and may be a helper of any run in flight. So it is killed once no run is in
+// flight, and the reply of its run does not wait for it.
 void SpawnServer::kill_strays() {
   bool quiet = std::all_of(runs_.begin(), runs_.end(),
                            [](auto& r) { return r.second->phase == Phase::draining; });
@@ -361,7 +365,7 @@ void SpawnServer::finish(Run& run) {
 
 void SpawnServer::send_result(const Fd& reply, const RunResult& result) const {
   std::vector<std::byte> packet = encode_result(result);
-  // The socket pair is new and empty: this cannot block, and a reader that went away needs no answer.
+  // The socket pair is new and empty, so this cannot block. A reader that has ended needs no result.
   (void)::send(reply.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

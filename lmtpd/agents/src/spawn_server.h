@@ -1,16 +1,16 @@
 // The spawner's own loop. Runs in the forked process and never returns.
 //
-// One thread, one epoll set: the control socket, SIGCHLD as a descriptor, and the output pipe of every run.
-// The process is the subreaper of all agents, so nothing an agent leaves behind escapes from it:
+// One thread with one epoll set: the control socket, SIGCHLD as a descriptor, and the output pipe of every
+// run. The process is the subreaper of all agents, so that it gets every process that an agent leaves:
 //
 //   running --limit--> terminating (TERM) --grace--> killed (KILL) --kill_wait--> reported as unkillable
 //      \____________________\______________________/
 //           main process ended: KILL to the group, then `draining` until no process of the run is left; then
 //           the reply
 //
-// What an agent leaves in a session of its own (a daemon) is known by TWINLOFT_RUN in its environment, which
-// names the run, and is killed with that run. A process that has changed its environment could be any run's:
-// it is killed once no run is under way.
+// A process that an agent leaves in another session (a daemon) is found by TWINLOFT_RUN in its environment,
+// which names the run, and is killed with the run. A process that has changed its environment may be of any
+// run, and is killed once no run is in flight.
 #pragma once
 
 #include <sys/epoll.h>
@@ -36,7 +36,7 @@ class SpawnServer {
   SpawnServer(const std::vector<AgentSpec>& agents, std::vector<argv::Template> commands,
               SpawnerOptions options, Fd control);
   ~SpawnServer();
-  // Ends the process when the other end of `control` is closed, after every run was killed.
+  // Ends the process after the other end of `control` was closed, and every run was killed.
   [[noreturn]] void serve();
 
  private:

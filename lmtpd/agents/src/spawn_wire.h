@@ -1,5 +1,5 @@
-// Messages between the network process and the spawner: one SOCK_SEQPACKET packet each, little-endian, every
-// field with its length before it and a bound on that. The spawner trusts nothing in them.
+// Messages between the network process and the spawner: a SOCK_SEQPACKET packet each, little-endian. Each
+// field has its length before it, which is bounded. The spawner checks every field.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@ namespace twinloft::lmtpd {
 // Below the default socket buffer of Linux (208 KiB), so that a packet always fits.
 inline constexpr std::size_t spawn_packet_bytes_max = 128 * 1024;
 
-// Errc::exhausted where a field or the whole is beyond its bound.
+// Errors: Errc::exhausted (a field or the message is beyond its bound).
 Result<std::vector<std::byte>> encode_request(const RunRequest& request);
-// Errc::invalid, naming the field. Checks form only: bounds, NUL bytes, known macro names, an absolute home.
+// Errors: Errc::invalid with the field. Checks the form alone: bounds, NUL bytes, known macro names, an
+// absolute home.
 Result<RunRequest> decode_request(ByteSpan packet);
 
-// A question without a run: the answer is an empty result.
+// A request for a sign of life. The answer is an empty result.
 std::vector<std::byte> encode_ping();
 bool is_ping(ByteSpan packet);
 

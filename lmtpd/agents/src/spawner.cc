@@ -23,8 +23,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// Descriptors 0 to 2 must exist, so that no other one ever gets these numbers; all others but `control` are
-// closed.
+// Descriptors 0 to 2 must exist, so that no other file gets these numbers. All other descriptors except
+// `control` are closed.
 Status keep_only(Fd& control) {
   int null = ::open("/dev/null", O_RDWR);
   while (null >= 0 && null < 3) null = ::dup(null);
@@ -39,18 +39,16 @@ Status keep_only(Fd& control) {
   return {};
 }
 
-// Every run holds three descriptors, and a request brings two: one that finds no number for them would be
-// lost.
+// Every run has three descriptors, and a request has two. A request without free numbers would be lost.
 constexpr rlim_t files_per_run = 4;
 constexpr rlim_t own_files = 64;
 
-// The spawner raises its own limit as far as it may, and the process that asks it knows how many runs that
-// allows for.
+// The spawner raises its own limit as far as allowed, and its caller knows the resulting number of runs.
 std::uint32_t runs_that_fit(std::uint32_t runs_max) {
   struct rlimit now{};
   const rlim_t wanted = own_files + files_per_run * runs_max;
   if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_max >= wanted)
-    return runs_max;  // also where there is no limit
+    return runs_max;  // also without a limit
   const rlim_t fit = (now.rlim_max - std::min(now.rlim_max, own_files)) / files_per_run;
   log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_max,
               std::max<rlim_t>(1, fit));
@@ -77,7 +75,7 @@ void make_room_for_files(std::uint32_t runs_max) {
 
 using Steady = std::chrono::steady_clock;
 
-// False: not by then.
+// False: not within this time.
 bool wait_until(int socket, short events, Steady::time_point deadline) {
   pollfd wait{socket, events, 0};
   for (;;) {
@@ -88,7 +86,7 @@ bool wait_until(int socket, short events, Steady::time_point deadline) {
   }
 }
 
-// False where it cannot be sent by then: the spawner takes nothing any more.
+// False: it cannot be sent within this time, since the spawner does not read any more.
 bool send_request(int socket, const std::vector<std::byte>& packet, int message, int reply,
                   Steady::time_point deadline) {
   const int both[2] = {message, reply};
@@ -99,8 +97,7 @@ bool send_request(int socket, const std::vector<std::byte>& packet, int message,
   }
 }
 
-// How long a run may take, whatever its agent does: from its start to TERM, to KILL, to the end of what was
-// killed.
+// The longest time of a run: from its start to SIGTERM, to SIGKILL, to the end of the killed processes.
 std::chrono::milliseconds longest_run(const AgentSpec& spec, const SpawnerOptions& options) {
   return spec.time_limit + spec.kill_grace + 2 * options.kill_wait + options.answer_wait;
 }
@@ -126,15 +123,15 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
   return std::unique_ptr<Spawner>(new Spawner(std::move(agents), options, std::move(control.ours), pid));
 }
 
-// The channel is shut down, and not only closed: a process with a copy of the descriptor must not keep the
-// spawner alive.
+// The channel is shut down, and not only closed, so that a process with a copy of the descriptor does not
+// keep the spawner alive.
 Spawner::~Spawner() {
   give_up();
   control_.reset();
   wait_for_end();
 }
 
-// It ends by itself within kill_wait. One that hangs is left to the supervisor, which may kill it.
+// The spawner ends within kill_wait. A hanging spawner is left to the supervisor, which may kill it.
 void Spawner::wait_for_end() const {
   constexpr auto look_again = std::chrono::milliseconds(2);
   const auto deadline = Steady::now() + (alive() ? options_.kill_wait + options_.answer_wait
@@ -160,10 +157,10 @@ std::optional<std::uint32_t> Spawner::find(std::string_view name) const {
 
 Status Spawner::beat() {
   constexpr auto pause = std::chrono::seconds(5);
-  if (!alive()) return {};  // told already
+  if (!alive()) return {};  // reported already
   const auto now = Steady::now();
   if (asked_ && wait_until(asked_.get(), POLLIN, now))
-    asked_.reset();  // also where it is gone: its lifeline tells that
+    asked_.reset();  // also if it has ended, which its lifeline shows
   if (asked_ && now - asked_at_ > options_.answer_wait) {
     dead_.store(true);
     return fail(Errc::timeout, "the spawner process {} has given no sign of life for {} s", pid_,
@@ -177,8 +174,8 @@ Status Spawner::beat() {
   return {};
 }
 
-// A run without a result. Dead is what says nothing and has closed its end of the control socket; where the
-// kernel is still at closing, the next run finds out.
+// A run without a result. The spawner has ended if it has closed its end of the control socket. If the
+// kernel has not closed it yet, the next run detects this.
 RunResult Spawner::report_lost(const char* where) const {
   pollfd control{control_.get(), 0, 0};
   bool gone = ::poll(&control, 1, 0) == 1 && (control.revents & (POLLHUP | POLLERR)) != 0;
@@ -190,7 +187,7 @@ RunResult Spawner::report_lost(const char* where) const {
   return {RunResult::End::lost, 0, {}};
 }
 
-// A spawner that is found to hang meanwhile gives none.
+// A spawner that hangs gives no result.
 Status Spawner::wait_for_result(int reply, Steady::time_point deadline) const {
   constexpr auto look_again = std::chrono::seconds(1);
   for (;;) {
@@ -210,7 +207,7 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   if (!send_request(control_.get(), *packet, message, reply->theirs.get(),
                     Steady::now() + options_.answer_wait))
     return report_lost("request not sent");
-  reply->theirs.reset();  // now only the spawner holds it: if it dies, the read below ends
+  reply->theirs.reset();  // now only the spawner has it: if the spawner ends, the read below ends
   const AgentSpec* spec = request.agent < agents_.size() ? &agents_[request.agent] : nullptr;
   const auto longest = spec ? longest_run(*spec, options_) : options_.answer_wait;
   if (Status there = wait_for_result(reply->ours.get(), Steady::now() + longest); !there)

@@ -16,8 +16,8 @@ namespace {
 
 using Attributes = std::vector<std::pair<const char*, std::string>>;
 
-// A command line has 512 bytes (RFC 5321 section 4.5.3.1.4); Postfix takes longer ones, in which no attribute
-// is longer than this.
+// A command line has at most 512 bytes (RFC 5321 section 4.5.3.1.4). Postfix accepts longer lines, with
+// attributes of at most this length.
 constexpr std::size_t attribute_bytes_max = 255;
 
 std::string attribute_command(const char* verb, const Attributes& attributes,
@@ -37,7 +37,7 @@ std::string address_attribute(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "IPV6:" + address;
 }
 
-// The user's name as an address: with the detail before the "@".
+// The user's name as an address, with the detail before the "@".
 std::string user_address(const Recipient& recipient, std::string_view delimiter) {
   std::string_view name = recipient.user.name;
   std::size_t at = std::min(name.rfind('@'), name.size());

@@ -1,5 +1,5 @@
-// What is said to a next hop, a line each, with CR LF (RFC 5321, 1870, 6152, 6531, 3461; XCLIENT and XFORWARD
-// as Postfix defines them).
+// The commands for a next hop, a line each, with CR LF (RFC 5321, 1870, 6152, 6531, 3461; XCLIENT and
+// XFORWARD as of Postfix).
 #pragma once
 
 #include <span>
@@ -13,15 +13,16 @@
 
 namespace twinloft::lmtpd {
 
-// Whether MAIL is to say SMTPUTF8: where the client has said it, or where an address needs it and is UTF-8.
+// Whether MAIL has SMTPUTF8: if the client has sent it, or an address in UTF-8 needs it.
 bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
                    const mail::LmtpOffer& offer);
 std::string mail_command(const Envelope& envelope, std::uint64_t size, const mail::LmtpOffer& offer,
                          bool utf8);
-// `utf8`: MAIL has said SMTPUTF8; without it the address is as it came where the user's name is beyond ASCII.
+// utf8: MAIL has SMTPUTF8. Without it, a user's name beyond ASCII is replaced by the address as received.
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
                          const mail::LmtpOffer& offer, bool utf8);
-// Whom the connection speaks for. The same text: the same client. Empty: nothing that it offers to take.
+// The client's attributes that the hop accepts, as text. Equal texts mean the same client. Empty: no
+// attribute is accepted.
 std::string xclient_command(const Envelope& envelope, const mail::LmtpOffer& offer);
 std::string xforward_command(const Envelope& envelope, const mail::LmtpOffer& offer);
 

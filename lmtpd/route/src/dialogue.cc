@@ -13,7 +13,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::size_t piece_bytes = 64 * 1024;  // that is written at once
+constexpr std::size_t piece_bytes = 64 * 1024;  // in one write
 constexpr std::size_t pipelined_max = 101;      // commands before their replies: MAIL, and
                                                 // next_hop.NAME.recipients by default
 
@@ -34,7 +34,7 @@ Reply reply_of_failure(const Error& error) {
   }
 }
 
-// Of a header with LF line ends, when they are CRLF.
+// The size of a header with LF line ends, after their conversion to CRLF.
 std::uint64_t with_crlf_bytes(std::string_view header) {
   return header.size() + static_cast<std::uint64_t>(std::count(header.begin(), header.end(), '\n'));
 }
@@ -75,7 +75,7 @@ Status Dialogue::say_lhlo(Instant deadline) {
   return {};
 }
 
-// What was said in clear counts for nothing afterwards (CVE-2011-0411).
+// Everything that the hop sent in clear is discarded (CVE-2011-0411).
 Status Dialogue::open(const TlsClientContext* tls) {
   Instant deadline = in(spec_.target.timeout);
   TL_TRY(greet(deadline));
@@ -116,9 +116,9 @@ struct Dialogue::Attempt {
   std::span<const std::size_t> recipients;
   std::uint64_t size;
   std::vector<std::optional<Reply>> results = std::vector<std::optional<Reply>>(recipients.size());
-  bool begun = false;     // MAIL was said
-  bool answered = false;  // it has said something, and not only that it leaves
-  bool in_body = false;   // something of the message may be there
+  bool begun = false;     // MAIL was sent
+  bool answered = false;  // it has sent a reply other than 421
+  bool in_body = false;   // the hop may have a part of the message
   std::string problem{};
 
   bool all_have_results() const {
@@ -132,13 +132,14 @@ struct Dialogue::Attempt {
   }
 };
 
-// At once where it takes several commands at once (RFC 2920). All replies that came are there also where an
-// error ended it.
+// Without waiting if the hop offers PIPELINING (RFC 2920). All received replies are available, also if an
+// error ended the dialogue.
 Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<mail::LmtpReply>& replies) {
-  // However many there are.
+  // The limit of all commands together.
   const Instant latest = in(spec_.data_timeout);
   auto next = [&] { return std::min(in(spec_.reply_timeout), latest); };
-  // Portions, since it may take no more commands while nobody takes its replies (RFC 2920 section 3.1).
+  // In portions, since the hop may stop reading commands while its replies are not read (RFC 2920 section
+  // 3.1).
   const std::size_t at_once = offer_.pipelining ? pipelined_max : 1;
   for (std::size_t sent = 0; sent < commands.size();) {
     std::string some;
@@ -153,8 +154,8 @@ Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<
   return {};
 }
 
-// The sender goes as it is written. A recipient whose local part is beyond ASCII is refused where the hop
-// does not know of such.
+// The sender is sent as received. A recipient with a local-part in UTF-8 is refused if the hop lacks
+// SMTPUTF8.
 Status Dialogue::offer_recipients(Attempt& attempt) {
   const Envelope& envelope = attempt.envelope;
   std::vector<std::string> commands;
@@ -164,7 +165,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   std::size_t mail = commands.size();
   bool utf8 = says_smtputf8(envelope, attempt.recipients, offer_);
   commands.push_back(mail_command(envelope, attempt.size, offer_, utf8));
-  std::vector<std::size_t> offered;  // which of the attempt's
+  std::vector<std::size_t> offered;  // the numbers of the recipients that were sent
   for (std::size_t i = 0; i < attempt.recipients.size(); ++i) {
     const Recipient& recipient = envelope.recipients[attempt.recipients[i]];
     if (!offer_.smtputf8 && !is_ascii(with_ascii_domain(recipient.text, recipient.domain))) {
@@ -192,8 +193,8 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   return asked;
 }
 
-// Without CHUNKING the hop says whether it wants the message. Whatever it has said unasked by then would
-// count as its replies to the message.
+// Without CHUNKING, the hop's reply to DATA is awaited. Unexpected earlier output would count as replies to
+// the message.
 Status Dialogue::begin_body(Attempt& attempt) {
   if (!is_idle()) return fail(Errc::corrupt, "it says more than it was asked");
   if (offer_.chunking) return {};
@@ -206,7 +207,7 @@ Status Dialogue::begin_body(Attempt& attempt) {
 Status Dialogue::send_message(const MessageBody& body, const std::string& header) {
   const Instant deadline = in(spec_.data_timeout);
   mail::DataEncoder encoder;
-  // RFC 3030: as it is, whatever lines it has.
+  // RFC 3030: the message is sent unchanged, with any lines.
   std::string out = offer_.chunking ? fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size)
                                     : std::string();
   auto sink = [&](std::string_view bytes) -> Status {
@@ -224,7 +225,7 @@ Status Dialogue::send_message(const MessageBody& body, const std::string& header
   return stream_->write(out, deadline);
 }
 
-// One reply for each recipient that was accepted, in their order (RFC 2033 section 4.2).
+// A reply for each accepted recipient, in their order (RFC 2033 section 4.2).
 Status Dialogue::take_results(Attempt& attempt) {
   Instant deadline = in(spec_.data_timeout);
   for (auto& result : attempt.results) {

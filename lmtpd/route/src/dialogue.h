@@ -1,4 +1,4 @@
-// What is said to a next hop over one connection, as a client of RFC 2033.
+// A dialogue with a next hop over a connection, as a client (RFC 2033).
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@
 
 namespace twinloft::lmtpd {
 
-// What became of one message.
+// The outcome of a message.
 struct Handed {
   std::vector<Reply> replies;  // one for each recipient
-  bool reusable = false;       // the connection is as it was before
-  // Nothing of the message was sent, and the hop has not said a word: on a connection that had been idle it
-  // may have left before. It may be tried again on another.
+  bool reusable = false;       // another message may follow
+  // No part of the message was sent, and the hop has sent nothing, or only 421: it may have closed an idle
+  // connection before. The message may be tried on another connection.
   bool untouched = false;
-  std::string problem;  // for the log, where the hop did not do as it should
+  std::string problem;  // for the log: an error of the hop
 };
 
 class Dialogue {
  public:
-  // The references outlive it.
+  // The references must outlive the dialogue.
   Dialogue(std::unique_ptr<Stream> stream, const NextHopSpec& spec, const std::string& hostname,
            const std::string& detail_delimiter, const Clock& clock)
       : stream_(std::move(stream)),
@@ -36,26 +36,27 @@ class Dialogue {
         detail_delimiter_(detail_delimiter),
         clock_(clock) {}
 
-  // Greeting, LHLO, TLS. Errors: Errc::conflict, the hop is there and does not want us now, or not like this;
-  // others as Stream's. After any the connection is of no use.
+  // Greeting, LHLO and TLS. Errors: Errc::conflict (the hop has refused), and those of Stream. After an
+  // error, the connection cannot be used.
   Status open(const TlsClientContext* tls);
-  // Speaks for the envelope's client from now on (XCLIENT). Errors likewise.
+  // Sends the attributes of the envelope's client (XCLIENT). Errors: as open().
   Status speak_for(const Envelope& envelope);
-  // Whether it does already, or never will.
+  // Whether the connection has these attributes already, or the hop accepts none.
   bool speaks_for(const Envelope& envelope) const { return spoken_for_ == wanted_for(envelope); }
 
-  // Whether it can, so that nothing of the client before is left: what a client has not got
-  // (ADDR=[UNAVAILABLE]) stays as it was.
+  // Whether the new attributes replace all attributes of the earlier client: a missing one
+  // (ADDR=[UNAVAILABLE]) would keep its value.
   bool can_speak_for(const Envelope& envelope) const {
     return spoken_for_.empty() || speaks_for(envelope) ||
            wanted_for(envelope).find("[UNAVAILABLE]") == std::string::npos;
   }
 
-  // To these of the envelope's recipients. `header`: what comes before the message, with LF line ends.
+  // Sends the message to these recipients of the envelope. header: the fields before the message, with LF
+  // line ends.
   Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
                    const std::string& header);
 
-  // Nothing was said that was not asked for, the end included.
+  // The hop has sent no unexpected output, and has not closed the connection.
   bool is_idle() { return parser_.pending() == 0 && !stream_->has_news(); }
   void quit();
   void shut() { stream_->shut(); }
@@ -84,8 +85,7 @@ class Dialogue {
   const Clock& clock_;
   mail::LmtpReplyParser parser_;
   mail::LmtpOffer offer_;
-  mail::LmtpOffer first_offer_;  // before anything was said of a client: afterwards it may not offer XCLIENT
-                                 // any more
+  mail::LmtpOffer first_offer_;  // before XCLIENT, which the hop may no longer offer afterwards
   std::string spoken_for_;
   bool was_used_ = false;
 };

@@ -11,10 +11,10 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// More at once would all wait for a hop that is not there.
+// A limit of simultaneous attempts, since all of them may wait for an unreachable hop.
 constexpr std::uint32_t opening_max = 4;
 
-// Of one that no connection can be had with. It may be there, and refuse; or this process is out of
+// The reply if no connection is possible. The hop may be up and refuse, or this process may be out of
 // descriptors.
 Reply reply_of_failed_open(const Error& error) {
   switch (error.code) {
@@ -35,7 +35,7 @@ std::vector<Reply> for_all(std::size_t count, const Reply& reply) {
 
 }  // namespace
 
-// give_up() reaches it.
+// give_up() can end it.
 struct Hop::InUse {
   Hop& hop;
   Dialogue* dialogue;
@@ -56,7 +56,7 @@ Hop::~Hop() {
   for (Idle& idle : idle_) idle.dialogue->quit();
 }
 
-// A delivery that is under way. There are at most connections_max: Router::limits.
+// A delivery in flight. Router::limits keeps their number within connections_max.
 struct Hop::Slot {
   Hop& hop;
   explicit Slot(Hop& h) : hop(h) {
@@ -71,7 +71,8 @@ struct Hop::Slot {
   Slot& operator=(const Slot&) = delete;
 };
 
-// One that speaks for this client already, else any: XCLIENT costs two round trips, a new connection more.
+// A connection that already has this client's attributes, otherwise any: XCLIENT needs two round trips, and
+// a new connection more.
 std::unique_ptr<Dialogue> Hop::take_idle(const Envelope& envelope) {
   std::list<Idle> found;
   for (;;) {
@@ -91,8 +92,8 @@ std::unique_ptr<Dialogue> Hop::take_idle(const Envelope& envelope) {
   }
 }
 
-// Those used longest ago, so that kept ones and those in use are no more than connections_max. They end once
-// the lock is gone: that takes time. mutex_ is held.
+// Takes the least recently used connections, so that all connections are within connections_max. They are
+// closed without the lock, since this takes time. The caller has mutex_.
 std::list<Hop::Idle> Hop::take_surplus(std::size_t in_use) {
   std::list<Idle> surplus;
   while (!idle_.empty() && idle_.size() + in_use > config_.spec.connections_max)
@@ -111,7 +112,7 @@ void Hop::put_back(std::unique_ptr<Dialogue> dialogue) {
     std::lock_guard lock(mutex_);
     if (given_up_) return;
     idle_.push_front({std::move(dialogue), clock_.now()});
-    surplus = take_surplus(taken_ - 1);  // without this one
+    surplus = take_surplus(taken_ - 1);  // without this connection
   }
   quit(std::move(surplus));
 }
@@ -146,7 +147,7 @@ Result<std::unique_ptr<Dialogue>> Hop::connect() {
   return dialogue;
 }
 
-// Whatever happens, it is known that this attempt has ended.
+// The end of this attempt is always recorded.
 Result<std::unique_ptr<Dialogue>> Hop::connect_safely(std::list<Idle> instead_of) {
   try {
     quit(std::move(instead_of));
@@ -160,8 +161,7 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
   std::list<Idle> surplus;
   {
     std::unique_lock lock(mutex_);
-    // A hop that is slow, and there, is waited for. One that is not there ends the wait: health_ says so to
-    // all of them.
+    // Waits for a slow hop. An unreachable hop ends the wait of all deliveries, by health_.
     bool turn = opened_.wait_for(lock, config_.spec.data_timeout,
                                  [this] { return opening_ < opening_max || given_up_; });
     if (!turn) return fail(Errc::timeout, "others wait for a connection to it");
@@ -177,8 +177,8 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     std::lock_guard lock(mutex_);
     --opening_;
     was_down = health_.down();
-    // One that has answered is there, whatever it said.
-    const bool here = !dialogue && dialogue.error().code == Errc::exhausted;  // says nothing of the hop
+    // A hop that has answered counts as reachable, with any reply.
+    const bool here = !dialogue && dialogue.error().code == Errc::exhausted;  // not an error of the hop
     if (dialogue || dialogue.error().code == Errc::conflict)
       health_.worked();
     else if (!here)
@@ -233,7 +233,7 @@ std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const
     out.resize(recipients.size(), {reply, std::move(problem)});
   };
   Slot slot(*this);
-  // The client waits for all of them, and would leave without a reply for anybody.
+  // The client waits for all replies, and would give up without any.
   const Instant latest = clock_.now() + config_.spec.data_timeout;
   while (out.size() < recipients.size()) {
     if (auto rest = given_up ? given_up() : std::nullopt) {

@@ -1,5 +1,4 @@
-// One next hop: its connections, those in use and those that wait for the next message, and whether it is
-// there at all.
+// A next hop: its connections in use, its idle connections for later messages, and whether it is reachable.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +21,7 @@ namespace twinloft::lmtpd {
 // Thread-safe.
 class Hop {
  public:
-  // The references outlive it.
+  // The references must outlive the hop.
   Hop(RouterConfig::Hop config, const RouterConfig& all, Connector& connector, const Clock& clock)
       : config_(std::move(config)), all_(all), connector_(connector), clock_(clock) {}
   ~Hop();
@@ -32,7 +31,7 @@ class Hop {
     Reply reply;
     std::string problem;  // for the log
   };
-  // In as many transactions as recipients_max makes of it, none of which begins later than data_timeout.
+  // In as many transactions as recipients_max requires. None begins later than data_timeout.
   std::vector<Outcome> deliver(const Envelope& envelope, std::span<const std::size_t> recipients,
                                const MessageBody& body, const std::string& header, const GivenUp& given_up);
   void close_idle();
@@ -62,10 +61,10 @@ class Hop {
   const RouterConfig& all_;
   Connector& connector_;
   const Clock& clock_;
-  std::mutex mutex_;      // of what follows
-  std::list<Idle> idle_;  // the one used last is the first
+  std::mutex mutex_;      // of the members below
+  std::list<Idle> idle_;  // the last used first
   std::vector<Dialogue*> in_use_;
-  std::uint32_t taken_ = 0;  // deliveries that are under way
+  std::uint32_t taken_ = 0;  // deliveries in flight
   TargetHealth health_;
   bool given_up_ = false;
   std::condition_variable opened_;

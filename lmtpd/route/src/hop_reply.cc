@@ -13,7 +13,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// "5.1.1 no such user" -> "5.1.1", and the rest; RFC 3463 section 2.
+// Splits "5.1.1 no such user" into the code and the rest (RFC 3463 section 2).
 std::string take_enhanced(std::string_view& text, int code) {
   std::size_t end = std::min(text.find(' '), text.size());
   std::string_view word = text.substr(0, end);
@@ -31,7 +31,8 @@ std::string take_enhanced(std::string_view& text, int code) {
   return out;
 }
 
-// Which 5xx are about the message or its recipient (RFC 5321 section 4.2.3, RFC 7504): 550 to 554, and 556.
+// Whether a 5xx concerns the message or its recipient (RFC 5321 section 4.2.3, RFC 7504): 550 to 554, and
+// 556.
 bool is_about_mail(int code) {
   return (code >= 550 && code <= 554) || code == 556;
 }
@@ -41,7 +42,7 @@ bool is_about_mail(int code) {
 Reply reply_of_hop(const mail::LmtpReply& reply, Stage stage) {
   int code = reply.code;
   bool refused = code >= 500;
-  bool taken = code >= 250 && code <= 252;  // 221 would be somebody who leaves
+  bool taken = code >= 250 && code <= 252;  // 221: the server closes the connection
   bool expected = code >= 400 || (stage == Stage::message && taken);
   std::string text = fmt::format("{}", fmt::join(reply.lines, " "));
   if (!expected || code == 421 || (refused && !is_about_mail(code)))

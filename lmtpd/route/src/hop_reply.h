@@ -1,4 +1,4 @@
-// What the replies of a next hop are for our client.
+// Converts the replies of a next hop to replies for the client.
 #pragma once
 
 #include "twinloft/lmtpd/proto/reply.h"
@@ -6,16 +6,16 @@
 
 namespace twinloft::lmtpd {
 
-// What the hop has answered.
+// The command of the hop's reply.
 enum class Stage {
   sender,     // MAIL
   recipient,  // RCPT
   body,       // DATA
   message,    // the message's end
 };
-// 2xx, 4xx and 5xx are passed on, with the hop's enhanced code and text. But a 5xx which says that we have
-// spoken badly to it, or may not speak to it at all, is the fault of nobody's message, and becomes 451; and
-// 421 does, which to our client would be the end of its connection.
+// 2xx, 4xx and 5xx are passed on, with the hop's enhanced code and text. A 5xx about lmtpd's commands or its
+// permission becomes 451, since it does not concern the message. 421 becomes 451 too, since it would end the
+// client's connection.
 Reply reply_of_hop(const mail::LmtpReply& reply, Stage stage);
 
 }  // namespace twinloft::lmtpd

@@ -114,7 +114,7 @@ std::string Router::group_of(const User& user) const {
 
 namespace {
 
-// What the next hop said, and what went wrong, for the log.
+// The next hop's reply and the error, for the log.
 DeliveryOutcome outcome_of(Hop::Outcome one, std::uint64_t bytes) {
   DeliveryOutcome out{std::move(one.reply)};
   out.detail = out.reply.text;

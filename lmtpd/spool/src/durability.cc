@@ -63,8 +63,8 @@ class GroupSynced final : public DurableMessage {
   }
 
  private:
-  // The syncfs looks through the spool's root, which the mail user may not be allowed to write to. So a
-  // file or directory of the message's own shows whether the file system has failed.
+  // The syncfs is called on the spool's root, which the mail user may not write to. So a file or directory
+  // of the message shows whether the file system has failed.
   Status sync(int own) {
     TL_TRY(syncs_.sync(spool_));
     return ops_.check_not_failed(own);

@@ -22,7 +22,7 @@ int open_beneath(int dir, const char* path, std::uint64_t flags, std::uint64_t m
   how.flags = flags | O_CLOEXEC;
   how.mode = mode;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS;
-  // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again.
+  // EAGAIN: the path was renamed during its resolution. Another attempt is due (openat2(2)).
   long fd;
   do {
     fd = ::syscall(SYS_openat2, dir, path, &how, sizeof how);
@@ -76,7 +76,7 @@ Status OsFileOps::make_directory(int dir, const std::string& path) {
 
 Status OsFileOps::rename(int from_dir, const std::string& from, int to_dir, const std::string& to) {
   if (::renameat2(from_dir, from.c_str(), to_dir, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-  // A file system without RENAME_NOREPLACE says EINVAL; the names are unique all the same.
+  // EINVAL: a file system without RENAME_NOREPLACE. The names are unique also without it.
   if (errno == EINVAL && ::renameat(from_dir, from.c_str(), to_dir, to.c_str()) == 0) return {};
   return fail_errno(errno, "rename {} to {}", from, to);
 }
@@ -140,7 +140,7 @@ Result<std::vector<std::string>> FileOps::entries(int dir) {
 }
 
 Status OsFileOps::each_entry(int dir, const std::function<Status(const std::string&)>& see) {
-  Fd fd(open_beneath(dir, ".", O_RDONLY | O_DIRECTORY, 0));  // with a position of its own
+  Fd fd(open_beneath(dir, ".", O_RDONLY | O_DIRECTORY, 0));  // with a separate position
   if (!fd) return fail_errno(errno, "open a directory to list it");
   std::unique_ptr<DIR, int (*)(DIR*)> open(::fdopendir(fd.get()), ::closedir);
   if (!open) return fail_errno(errno, "fdopendir");

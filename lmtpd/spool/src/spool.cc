@@ -15,7 +15,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::string_view reserved_prefix = ".twinloft-";  // the marker, and what salvage keeps there
+constexpr std::string_view reserved_prefix = ".twinloft-";  // the marker, and the files of salvage
 
 // Splits off the first part of a path without leading slash.
 std::string_view take_part(std::string_view& rest) {
@@ -53,7 +53,7 @@ std::unexpected<Error> fail_at(const std::string& where, Error error) {
   return std::unexpected(std::move(error));
 }
 
-// The marker must lie on the root's own file system, and be no link to another one's.
+// The marker must be on the root's file system, and no link to another file system.
 Fd open_marker(int root) {
   struct open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;

@@ -15,8 +15,8 @@ struct SyncGroup::Group {
 Status SyncGroup::sync(const SpoolHandle& spool) {
   std::unique_lock lock(mutex_);
   if (gathering_ && gathering_->device != spool.device) {
-    // The spool was unmounted and mounted anew while deliveries of both mounts run: no group serves two file
-    // systems.
+    // The spool was unmounted and mounted again, with deliveries of both mounts in flight. A group is of a
+    // single file system.
     ++counters_.rounds;
     ++counters_.members;
     lock.unlock();
