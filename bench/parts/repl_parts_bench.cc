@@ -43,7 +43,6 @@ constexpr std::size_t head_bytes = 100;  // about what a frame of the wire proto
                                          // takes
 
 // ---- a journal
-// ---------------------------------------------------------------------------------------------------------
 
 // Appends; begins anew at its end.
 class Ring {
@@ -80,7 +79,6 @@ class Ring {
 };
 
 // ---- the other end
-// -----------------------------------------------------------------------------------------------------
 
 // A request: this, zeros up to head_bytes, then as many bytes as it says. The answer: head_bytes.
 struct Request {
@@ -164,7 +162,6 @@ class Remote {
 };
 
 // ---- measuring
-// ---------------------------------------------------------------------------------------------------------
 
 struct Round {
   double p50_us = 0, p99_us = 0, mean_us = 0;

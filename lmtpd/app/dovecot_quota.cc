@@ -128,7 +128,6 @@ Result<std::vector<std::string>> protocols_without_plugin(const Doveconf& doveco
 }
 
 // ---- what differs
-// --------------------------------------------------------------------------------------------------
 
 std::string limit_keys(const QuotaLimit& limit) {
   return fmt::format("storage = {}, messages = {}", limit.bytes, limit.messages);

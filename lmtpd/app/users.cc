@@ -241,7 +241,6 @@ Status check_static_users(const Config& config, const UserSettings& users, const
 }
 
 // ---- lmtpd user
-// ----------------------------------------------------------------------------------------------------
 
 namespace {
 

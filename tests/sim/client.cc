@@ -15,7 +15,6 @@ bool Cluster::is_granted(const Node& n) const {
 }
 
 // ---- requests
-// ------------------------------------------------------------------------------------------------------
 
 void Cluster::client_step(Node& n, std::shared_ptr<Mount> m) {
   if (n.mount != m) return;
@@ -164,7 +163,6 @@ void Cluster::check_width(History::State state, const Node& n) {
 }
 
 // ---- roles
-// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::on_role(Node& n, core::RoleChange change) {
   note(fmt::format("replica {} is {}{}", n.id, change.role == core::Role::primary ? "primary" : "secondary",

@@ -72,7 +72,6 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
 Cluster::~Cluster() = default;
 
 // ---- time
-// ----------------------------------------------------------------------------------------------------------
 
 void Cluster::schedule(std::int64_t delay_us, std::function<void()> action) {
   events_.push({now_us_ + delay_us, next_event_++, std::move(action)});
@@ -116,7 +115,6 @@ std::string Cluster::describe(const Node& n) {
 }
 
 // ---- nodes
-// ---------------------------------------------------------------------------------------------------------
 
 core::Config Cluster::config_of(const Node& n) {
   core::Config c;
@@ -272,7 +270,6 @@ void Cluster::revive_later(Node& n) {
 }
 
 // ---- the course of a run
-// -------------------------------------------------------------------------------------------
 
 void Cluster::note_ring() {
   for (auto& n : nodes_) {

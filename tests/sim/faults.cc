@@ -50,7 +50,6 @@ void Cluster::stutter(Node& n, unsigned again) {
 }
 
 // ---- links
-// ---------------------------------------------------------------------------------------------------------
 
 // Nothing, or nothing in one direction, arrives any more. The side that notices first closes its end; the
 // other learns of it by its own timeout, or by the next connection: the replica with the lower id calls.
@@ -87,7 +86,6 @@ void Cluster::lose(Link& l, std::size_t side) {
 }
 
 // ---- disks
-// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::break_disk(Node& n) {
   if (!n.alive() || n.fault || n.failed_from) return;
@@ -199,7 +197,6 @@ void Cluster::end_faults() {
 }
 
 // ---- what is checked
-// -----------------------------------------------------------------------------------------------
 
 // An error needs a reason, and once a write has failed nothing but reads succeeds.
 void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int error) {
@@ -227,7 +224,6 @@ void Cluster::check_kept(const Node& n, Lsn last) {
 }
 
 // ---- marks
-// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::note_crash(const Node& n, bool power) {
   auto status = n.core->status();

@@ -90,7 +90,6 @@ void Cluster::before_loss(const Node& n) {
 }
 
 // ---- coming to rest
-// ------------------------------------------------------------------------------------------------
 
 bool Cluster::follows(Node& p, const Node& n) const {
   auto status = p.core->status();

@@ -140,7 +140,6 @@ void Cluster::read_everything() {
 }
 
 // ---- marks
-// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::note_repair(const Node& to, const PeerMessage& message) {
   if (std::holds_alternative<FetchBlock>(message) && to.is_primary())

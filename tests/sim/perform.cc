@@ -267,7 +267,6 @@ void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
 }
 
 // ---- arbiter
-// -------------------------------------------------------------------------------------------------------
 
 void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
   using Outcome = core::ArbiterAnswer::Outcome;
@@ -307,7 +306,6 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
 }
 
 // ---- links
-// ---------------------------------------------------------------------------------------------------------
 
 Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
   for (Link& l : links_)

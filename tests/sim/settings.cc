@@ -102,7 +102,6 @@ void Cluster::settle_settings() {
 }
 
 // ---- long chains of epochs
-// -----------------------------------------------------------------------------------------
 
 // One machine is away, and another one is started and promoted again and again: each time is an epoch.
 void Cluster::begin_chain() {

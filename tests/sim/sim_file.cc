@@ -18,7 +18,6 @@ void copy_block(std::byte* to, const std::byte* from) {
 }  // namespace
 
 // ---- pages
-// ---------------------------------------------------------------------------------------------------------
 
 Page::Data* Page::free_list = nullptr;
 
@@ -65,7 +64,6 @@ std::optional<std::uint64_t> Page::word() const {
 }
 
 // ---- the disk
-// ------------------------------------------------------------------------------------------------------
 
 SimFile::SimFile(std::string name, std::uint64_t bytes)
     : name_(std::move(name)), now_(bytes / page_bytes), media_(bytes / page_bytes) {

@@ -230,7 +230,6 @@ DeliveryOutcome not_delivered(const Recipient& recipient, const Error& error) {
 }  // namespace
 
 // ---- one file for several
-// --------------------------------------------------------------------------------------------
 
 // What becomes of it for one of them.
 struct MaildirAgent::Impl::Copy {

@@ -48,7 +48,6 @@ bool MaildirQuota::counts(const std::string& folder) const {
 }
 
 // ---- what is held
-// --------------------------------------------------------------------------------------------------
 
 MaildirQuota::Hold& MaildirQuota::Hold::operator=(Hold&& other) noexcept {
   if (this == &other) return *this;
@@ -81,7 +80,6 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
 }
 
 // ---- looking and counting
-// ------------------------------------------------------------------------------------------
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
   // Somebody looks, and may have to count: the delivery will say. Else as many who ask about one large

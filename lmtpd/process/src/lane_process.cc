@@ -56,7 +56,6 @@ bool send(int lane, const std::vector<std::byte>& packet, int descriptor = -1) {
 }
 
 // ---- the first packet: whether it has come to serve
-// -----------------------------------------------------------------
 
 std::vector<std::byte> encode_opened(const Status& opened) {
   constexpr std::size_t message_bytes_max = 8192;
@@ -81,7 +80,6 @@ Status decode_opened(ByteSpan packet) {
 }
 
 // ---- in the new process
-// --------------------------------------------------------------------------------------------
 
 // 0 to 2 stay; of the others only these.
 void close_all_but(const std::vector<Fd>& kept) {
@@ -144,7 +142,6 @@ auto made_safely(Make make) -> decltype(make()) {
 }  // namespace
 
 // ---- in the process that asks
-// --------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config,
                                                         const std::function<Status()>& become,

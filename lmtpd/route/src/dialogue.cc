@@ -42,7 +42,6 @@ std::uint64_t with_crlf_bytes(std::string_view header) {
 }  // namespace
 
 // ---- one reply after the other
-// -------------------------------------------------------------------------------------
 
 Result<mail::LmtpReply> Dialogue::read_reply(Instant deadline) {
   for (;;) {
@@ -60,7 +59,6 @@ Result<mail::LmtpReply> Dialogue::ask(std::string_view command, Instant deadline
 }
 
 // ---- before a transaction
-// ------------------------------------------------------------------------------------------
 
 Status Dialogue::greet(Instant deadline) {
   TL_TRY_ASSIGN(mail::LmtpReply greeting, read_reply(deadline));
@@ -109,7 +107,6 @@ void Dialogue::quit() {
 }
 
 // ---- one transaction
-// -----------------------------------------------------------------------------------------------
 
 struct Dialogue::Attempt {
   const Envelope& envelope;

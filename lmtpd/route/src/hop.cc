@@ -136,7 +136,6 @@ void Hop::give_up() {
 }
 
 // ---- connections
-// ---------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Dialogue>> Hop::connect() {
   TL_TRY_ASSIGN(Fd socket, connector_.connect(config_.target));
@@ -195,7 +194,6 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
 }
 
 // ---- messages
-// ------------------------------------------------------------------------------------------------------
 
 Handed Hop::hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope,
                          std::span<const std::size_t> recipients, const MessageBody& body,

@@ -86,7 +86,6 @@ void Router::give_up() {
 }
 
 // ---- what is delivered here
-// ------------------------------------------------------------------------------------------
 
 DeliveryLimits Router::limits(const User& user) const {
   if (user.next_hop.empty()) return impl_->local ? impl_->local->limits(user) : DeliveryLimits{};
@@ -105,7 +104,6 @@ std::optional<Reply> Router::refusal(const User& user, const std::string& detail
 }
 
 // ---- what is handed on
-// -----------------------------------------------------------------------------------------------
 
 std::string Router::group_of(const User& user) const {
   if (!user.next_hop.empty()) return user.next_hop;

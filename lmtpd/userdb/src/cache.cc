@@ -28,7 +28,6 @@ UserEntry as_old(UserEntry said) {
 }  // namespace
 
 // ---- entries
-// -------------------------------------------------------------------------------------------------------
 
 const EntryStore::Entry* EntryStore::find(const UserKey& key) {
   auto found = entries_.find(key);
@@ -58,7 +57,6 @@ void EntryStore::put(const UserKey& key, std::optional<UserEntry> said, Instant 
 }
 
 // ---- the source over them
-// ------------------------------------------------------------------------------------------
 
 CachedSource::CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock)
     : source_(std::move(source)),

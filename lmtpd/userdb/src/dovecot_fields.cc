@@ -150,7 +150,6 @@ bool decides_place(std::string_view name) {
 }
 
 // ---- variables
-// ------------------------------------------------------------------------------------------------------
 
 // What a "%" stands for differs: by the version whose field it is, and Dovecot expands nothing of what a
 // query yields.
@@ -281,7 +280,6 @@ Result<std::string> expand(std::string_view text, const UserKey& key, Variables 
 }
 
 // ---- mail_location
-// --------------------------------------------------------------------------------------------------
 
 // Up to the next single ":", which is taken too; a doubled one is a colon.
 std::string take_part(std::string_view& rest) {

@@ -108,7 +108,6 @@ std::optional<int> read_config(Options& o) {
 }
 
 // ---- what there is to say
-// ------------------------------------------------------------------------------------------
 
 void show_progress(const salvage::ExtractProgress& p) {
   constexpr std::uint64_t width = 30;
@@ -166,7 +165,6 @@ std::string json_of(const Options& o, const Outcome& out) {
 }
 
 // ---- the work
-// ------------------------------------------------------------------------------------------------------
 
 // The overlay goes where the bundle goes: there has to be room there anyway.
 std::string overlay_directory(const Options& o) {

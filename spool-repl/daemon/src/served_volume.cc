@@ -39,7 +39,6 @@ void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, std::strin
 }
 
 // ---- start and end
-// ---------------------------------------------------------------------------------------------------
 
 Status ServedVolume::set_up(const std::function<void()>& before_control) {
   TL_TRY(open());
@@ -134,7 +133,6 @@ void ServedVolume::stop_loop() {
 }
 
 // ---- the turn of the loop
-// ---------------------------------------------------------------------------------------------------
 
 void ServedVolume::turn() {
   core().tick(loop_->now());
@@ -162,7 +160,6 @@ void ServedVolume::leave_failed_disk() {
 }
 
 // ---- roles, commands, stopping
-// ---------------------------------------------------------------------------------------------------
 
 // The reason why it is not granted shows in status.
 void ServedVolume::try_promotion() {

@@ -111,7 +111,6 @@ void Connection::on_timer() {
 }
 
 // ---- sending
-// -------------------------------------------------------------------------------------------------------
 
 void Connection::send(std::uint16_t type, std::span<const ByteSpan> payload) {
   if (!is_open()) return;
@@ -171,7 +170,6 @@ void Connection::keep(std::size_t out) {
 }
 
 // ---- receiving
-// -----------------------------------------------------------------------------------------------------
 
 void Connection::on_readable() {
   // One read in each turn, so that other descriptors get their turn.

@@ -89,7 +89,6 @@ Status PeerNet::start() {
 }
 
 // ---- listening
-// -----------------------------------------------------------------------------------------------------
 
 // Tried again, since the name may not resolve yet, the address may be missing yet, and an earlier process
 // that was killed may still have the address.
@@ -228,7 +227,6 @@ void PeerNet::make_room(const std::string& host) {
 }
 
 // ---- dialing
-// -------------------------------------------------------------------------------------------------------
 
 void PeerNet::dial(Peer& p) {
   p.redial_timer = 0;

@@ -325,7 +325,6 @@ TEST_F(EtcdTest, TwoClustersAreNoArbiter) {
 }
 
 // ---- user and password
-// ---------------------------------------------------------------------------------------------
 
 TEST_F(EtcdTest, LogsInAndRenewsTheToken) {
   FakeEtcd etcd;
@@ -422,7 +421,6 @@ TEST_F(EtcdTest, FilesThatCanNotBeUsed) {
 }
 
 // ---- TLS, and the end
-// ----------------------------------------------------------------------------------------------
 
 TEST_F(EtcdTest, NoTlsOnTheOtherSide) {
   FakeServer server([](const SeenRequest&) { return FakeReply{http_answer(200, "{}")}; });

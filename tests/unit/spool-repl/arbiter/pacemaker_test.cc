@@ -260,7 +260,6 @@ TEST_F(PacemakerTest, TroubleWithTheProgramsAndTheValue) {
 }
 
 // ---- the CIB
-// ---------------------------------------------------------------------------------------------------------
 
 NodeFate fate(const std::string& attributes) {
   FakeCluster c;

@@ -167,7 +167,6 @@ TEST_F(Cut, OfAnotherReplicasDataAreaNothingIsCut) {
 }
 
 // ---- with a base
-// ----------------------------------------------------------------------------------------------------
 
 class BaseCut : public Cut {
  protected:
@@ -298,7 +297,6 @@ TEST_F(BaseCut, OfAnotherJournalOrOfALaterTimeIsRefused) {
 }
 
 // ---- the listing
-// ----------------------------------------------------------------------------------------------------
 
 TEST_F(Cut, TheListingSaysWhatRecoveryWouldKeep) {
   write({{1, 1, 0x11}});

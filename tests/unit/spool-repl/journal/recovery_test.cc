@@ -43,7 +43,6 @@ testing::AssertionResult refused(Replica& r, Errc code, std::initializer_list<st
 }
 
 // ---- replay
-// --------------------------------------------------------------------------------------------------------
 
 TEST(Recovery, ReplaysWhatIsCommittedAndKeepsTheRest) {
   Replica r;
@@ -147,7 +146,6 @@ TEST(Recovery, NothingOfEarlierLapsComesBack) {
 }
 
 // ---- torn or damaged
-// -----------------------------------------------------------------------------------------------
 
 TEST(Recovery, ATornLastRecordIsCutSilently) {
   Replica whole;
@@ -259,7 +257,6 @@ TEST(Recovery, ACommittedRecordThatIsMissingAltogetherIsDamage) {
 }
 
 // ---- damage that another replica can repair
-// ------------------------------------------------------------------------
 
 TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   Replica r;
@@ -504,7 +501,6 @@ TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
 }
 
 // ---- the wrong files
-// -----------------------------------------------------------------------------------------------
 
 // A record of a later release at the end of the log is intact, and must not be mistaken for a torn tail.
 TEST(Recovery, ARecordThatNeedsUnknownFeaturesIsRefused) {
@@ -623,7 +619,6 @@ TEST(Recovery, AResyncThatWasUnderWaySaysNothingOfTheDataArea) {
 }
 
 // ---- disks that fail
-// -----------------------------------------------------------------------------------------------
 
 TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
   Replica made;

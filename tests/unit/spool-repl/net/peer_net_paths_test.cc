@@ -109,7 +109,6 @@ TEST_F(PeerNetTest, ALookedUpAddressNeedsASecretToo) {
 }
 
 // ---- the trial
-// ---------------------------------------------------------------------------------------------------
 
 // Small packets get through, large ones do not: the connection is none, and says why.
 TEST_F(PeerNetTest, APathThatDropsDataIsNoConnection) {

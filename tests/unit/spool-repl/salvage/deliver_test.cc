@@ -199,7 +199,6 @@ TEST_F(Deliver, AMaildirThatCanNotBeLookedThroughGetsNothing) {
 }
 
 // ---- LMTP
-// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(Deliver, ARecipientThatFailsIsTriedAgainByTheNextRun) {
   extract();
@@ -294,7 +293,6 @@ TEST_F(Deliver, TheDomainOfUsersWhoHaveNone) {
 }
 
 // ---- Ended anywhere
-// ------------------------------------------------------------------------------------------------
 
 // Delivers with a fault at each step in turn, and then once more without one.
 class EndedAnywhere : public Deliver, public testing::WithParamInterface<std::pair<Fault, bool>> {};
