@@ -1,5 +1,5 @@
-// The arbiter of a volume, asked from time to time also while nothing is to be decided: without that an
-// arbiter that is away would be noticed on the day on which it is needed.
+// Asks the arbiter of a volume, also from time to time without a decision, so that an unreachable arbiter is
+// detected before it is needed.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace twinloft::repl::daemon {
 
 class ArbiterWatch {
  public:
-  // `answer` gets the answers to ask(). The log says when the arbiter falls silent, and when it answers
+  // answer: gets the answers to ask(). The log reports when the arbiter stops answering, and when it answers
   // again.
   ArbiterWatch(ports::Loop& loop, std::unique_ptr<arbiter::Store> store, std::string volume,
                arbiter::Arbiter::Answer answer);
@@ -21,7 +21,7 @@ class ArbiterWatch {
 
  private:
   static constexpr Duration look_every = std::chrono::seconds(30);
-  static constexpr core::Token look_token = 0;  // none of the core's
+  static constexpr core::Token look_token = 0;  // not a token of the core
   void look();
   void on_answer(core::ArbiterAnswer answer);
 
@@ -29,7 +29,7 @@ class ArbiterWatch {
   std::string volume_;
   arbiter::Arbiter::Answer answer_;
   bool silent_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // its end ends the timer
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // the timer ends with it
   arbiter::Arbiter arbiter_;
 };
 

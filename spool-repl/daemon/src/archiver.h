@@ -14,9 +14,10 @@ namespace twinloft::repl::daemon {
 
 class Archiver {
  public:
-  // `journal_fd` outlives this. Files go to `directory`, named VOLUME-FIRST-LAST-EPOCH.tail.
+  // journal_fd: must outlive the archiver. Files are in `directory`, named VOLUME-FIRST-LAST-EPOCH.tail.
   Archiver(ports::Loop& loop, int journal_fd, std::string directory, std::string volume);
-  // `done` is called on the loop's thread with the file's path once it and its directory entry are durable.
+  // Calls `done` on the loop's thread, with the file's path, once the file and its directory entry are
+  // durable.
   void start(core::ArchiveTail tail, std::function<void(Result<std::string>)> done);
 
  private:

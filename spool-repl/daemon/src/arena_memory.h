@@ -1,5 +1,5 @@
-// Memory for an arena: present from the start, so that no page fault and no failure comes later on, and in
-// huge pages where the kernel has them: a direct write pins one of those instead of 512 small ones.
+// The memory of an arena. It is allocated at the start, so that no page fault and no failure comes later. It
+// has huge pages if possible: a direct write pins a huge page instead of 512 small pages.
 #pragma once
 
 #include "twinloft/base/bytes.h"
@@ -14,7 +14,7 @@ class ArenaMemory {
   ArenaMemory(const ArenaMemory&) = delete;
   ArenaMemory& operator=(const ArenaMemory&) = delete;
 
-  Status map(std::uint64_t bytes);  // once
+  Status map(std::uint64_t bytes);  // call it once
   MutableByteSpan span() { return {data_, bytes_}; }
 
  private:

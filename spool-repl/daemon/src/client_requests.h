@@ -1,4 +1,4 @@
-// The requests of the front ends on their way through the core, and how long the oldest has waited.
+// The requests of the front ends in the core, and the wait of the oldest.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,8 @@ class ClientRequests final : public ports::BlockTarget {
     step_(core::ClientRequest{static_cast<core::ClientOp>(r.op), r.fua, r.offset, r.length, r.data,
                               reinterpret_cast<std::uint64_t>(&r)});
   }
-  // The volume's own flush, behind all that was submitted; `done` also after an error. One at a time.
+  // Flushes all submitted writes, for the volume itself. `done` is called also after an error. One flush at
+  // a time.
   void flush(std::function<void()> done) {
     flushed_ = std::move(done);
     step_(core::ClientRequest{core::ClientOp::flush, false, 0, 0, nullptr, own_flush});
@@ -37,7 +38,7 @@ class ClientRequests final : public ports::BlockTarget {
   Duration oldest_wait() const { return waits_.oldest(loop_.now()); }
 
  private:
-  static constexpr std::uint64_t own_flush = 0;  // no request's address
+  static constexpr std::uint64_t own_flush = 0;  // not the address of a request
 
   const ports::Loop& loop_;
   std::uint64_t size_bytes_;

@@ -13,7 +13,7 @@ struct Status {
   enum class Form { text, json, line } form = Form::text;
 };
 struct Events {
-  std::string range;  // as EventLog::answer() takes it
+  std::string range;  // as for EventLog::answer()
 };
 struct Promote {
   bool force = false, accept_loss = false;
@@ -27,7 +27,7 @@ struct Connect {
 };
 using Command = std::variant<Status, Events, Promote, Discard, Demote, Connect>;
 
-// Errc::invalid: there is no such command.
+// Errors: Errc::invalid (an unknown command).
 Result<Command> parse(std::string_view line);
 
 // Whether the command may help a stop that waits for writes of a suspended volume.

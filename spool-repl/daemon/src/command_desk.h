@@ -1,5 +1,5 @@
-// The commands of the control socket: which may be carried out now, what each does, and who waits for the
-// core's answer.
+// The commands of the control socket: checks whether a command is allowed now, carries it out, and keeps its
+// reply until the core has answered.
 #pragma once
 
 #include <map>
@@ -13,12 +13,12 @@ namespace twinloft::repl::daemon {
 class CommandDesk {
  public:
   using Reply = control::Server::Reply;
-  // What the commands are for.
+  // The volume of the commands.
   class Volume {
    public:
     virtual ~Volume() = default;
     virtual bool is_suspended() = 0;
-    virtual bool is_stopping() = 0;  // a stop is under way
+    virtual bool is_stopping() = 0;  // a stop has begun
     virtual bool is_draining() = 0;
     virtual std::string show_status(command::Status::Form form) = 0;
     virtual Result<std::string> show_events(const std::string& range) = 0;
@@ -29,10 +29,10 @@ class CommandDesk {
   explicit CommandDesk(Volume& volume) : volume_(volume) {}
 
   void on_line(const std::string& line, Reply reply);
-  // Until the core answers the command with this token. Never 0, which is the node's own promotion. Without a
-  // reply nobody waits.
+  // Keeps the reply until the core answers the command with this token. The token is never 0, which is the
+  // node's own promotion. Without a reply, no client waits.
   core::Token keep(Reply reply);
-  Reply take(core::Token token);  // nullptr: nobody waits for that command
+  Reply take(core::Token token);  // nullptr: no client waits for the command
   bool waits_for_core() const { return !replies_.empty(); }
 
  private:

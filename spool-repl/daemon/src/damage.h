@@ -8,8 +8,8 @@
 
 namespace twinloft::repl::daemon {
 
-// The whole journal, blocks that cannot be read as zeros; durable when it returns. An error where there is no
-// room: then nothing may be changed. The path is new with each damage.
+// Copies the whole journal, with zeros for unreadable blocks. The copy is durable at the return. Each copy
+// has a new path. Errors: no space; the journal must then not be changed.
 Result<std::string> keep_journal(ports::BlockFile& journal, const journal::Damage& damage,
                                  const std::string& directory, const std::string& volume);
 

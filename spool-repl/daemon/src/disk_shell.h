@@ -1,7 +1,7 @@
 // Performs the core's disk effects on the event loop, and reports each end.
 //
-// This is the one place where production meets the order that the core relies on: journal writes are O_DSYNC,
-// superblocks go out copy by copy, a sync covers what had ended before it.
+// Only this class gives the order on disks that the core relies on: journal writes are O_DSYNC, superblocks
+// are written copy by copy, and a sync covers all operations that have ended before it.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace twinloft::repl::daemon {
 
 class DiskShell {
  public:
-  // `report` is called on the loop's thread, never from within perform().
+  // report: called on the loop's thread, and never within perform().
   DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
             std::function<void(core::Event)> report);
   ~DiskShell();
@@ -31,7 +31,7 @@ class DiskShell {
   void perform(const core::BitmapWrite& write);
   void perform(const core::SuperblockWrite& write);
   std::size_t in_flight() const { return ops_.size() - free_.size(); }
-  Duration oldest(Instant now) const;  // how long the oldest operation under way has taken; 0: there is none
+  Duration oldest(Instant now) const;  // the time of the oldest operation in flight; 0: none
 
  private:
   struct Op;

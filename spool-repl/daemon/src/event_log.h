@@ -1,6 +1,5 @@
-// The events of one volume that runs: in memory at once, in the file a moment later, by a thread of its own.
-// Nothing waits for that thread: block I/O may depend on the thread that adds, and the file may lie on a slow
-// disk.
+// The events of a served volume: in memory at once, and in the file later, by a separate thread. No other
+// thread waits for it, since block I/O may depend on the adding thread, and the file may be on a slow disk.
 #pragma once
 
 #include <condition_variable>
@@ -18,19 +17,18 @@ namespace twinloft::repl::daemon {
 
 class EventLog {
  public:
-  // Reads what is there. A file that cannot be written gets one warning, and the volume is served all the
-  // same.
+  // Reads the file. If the file cannot be written, one warning is logged, and the volume is served.
   EventLog(std::string path, std::string volume, const Clock& clock);
-  ~EventLog();  // after what was added is in the file
+  ~EventLog();  // writes all added events first
 
-  // Takes number and time. What is said again and again (a connection tried every few seconds) is taken once
-  // in `repeat_after`: give `once` for those. False: it was said before.
+  // Adds an event with a new number and the time. once: for repeated events, such as a connection that is
+  // tried every few seconds; a text is added once in `repeat_after`. False: it was added before.
   bool add(Event event, bool once = false);
 
   std::uint64_t last_number() const { return next_ - 1; }
-  // Events after `since`, a line each, behind a line with the last number there is.
+  // The events after `since`, a line each, after a line with the newest number.
   std::string list(std::uint64_t since, bool json) const;
-  // What a caller asks for: "SINCE" or "SINCE json".
+  // The answer to a request: "SINCE" or "SINCE json".
   Result<std::string> answer(std::string_view what) const;
 
  private:
@@ -51,8 +49,8 @@ class EventLog {
 
   std::mutex mutex_;
   std::condition_variable added_;
-  std::deque<std::string> unwritten_;  // guarded by mutex_, as the next two are
-  std::uint64_t lost_ = 0;             // lines that the file could not take fast enough
+  std::deque<std::string> unwritten_;  // guarded by mutex_, as the next two members
+  std::uint64_t lost_ = 0;             // lines that were dropped, since the file was too slow
   bool ending_ = false;
   Fd file_;  // of the thread
   std::uint64_t file_bytes_ = 0;

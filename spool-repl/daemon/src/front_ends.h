@@ -1,5 +1,5 @@
-// The front ends of one volume while it is primary: made and started at each promotion, as its configuration
-// says.
+// The front ends of a volume while it is primary. They are made and started at each promotion, by its
+// configuration.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace twinloft::repl::daemon {
 
-// A link to the device that a killed process has left: by now it may lead to somebody else's. Before anything
-// is served.
+// Removes the link to the device of a killed process, which may lead to another device now. Call it before
+// anything is served.
 void remove_stale_link(const VolumeSettings& settings);
 
 class FrontEnds {
@@ -25,15 +25,15 @@ class FrontEnds {
   FrontEnds(const FrontEnds&) = delete;
   FrontEnds& operator=(const FrontEnds&) = delete;
 
-  // `done` is called on the loop's thread once the device is there, or with the error.
+  // Calls `done` on the loop's thread once the device exists, or with the error.
   virtual void start(std::function<void(Status)> done) = 0;
-  // An error: the device is in use and was left as it is (with `force` it goes all the same).
+  // Errors: the device is in use, and is unchanged (force: it ends nevertheless).
   virtual void stop(bool force, std::function<void(Status)> done) = 0;
 
   virtual void flush() = 0;  // after each batch of completions: sends the replies that are ready
 
-  virtual std::string device() const = 0;          // the path to mount; empty while nothing is attached there
-  virtual std::string device_trouble() const = 0;  // why it is not, where one is configured
+  virtual std::string device() const = 0;          // the path to mount; empty: none is attached
+  virtual std::string device_trouble() const = 0;  // why a configured device is missing
   virtual bool device_lost() const = 0;            // another program has taken it away
   virtual std::string nbd_uri() const = 0;
 
@@ -41,7 +41,7 @@ class FrontEnds {
   FrontEnds() = default;
 };
 
-// `tell`: the block device was lost to another program, or is there again.
+// tell: reports that the block device was lost to another program, or exists again.
 std::unique_ptr<FrontEnds> make_front_ends(ports::Loop& loop, ports::BlockTarget& target,
                                            const VolumeSettings& settings, const Epoch& promotion,
                                            exports::DeviceEvent tell);

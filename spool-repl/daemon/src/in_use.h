@@ -1,4 +1,4 @@
-// Waiting for what a killed predecessor still holds.
+// Waits for the files of a killed earlier process.
 #pragma once
 
 #include <time.h>
@@ -8,9 +8,9 @@
 
 namespace twinloft::repl::daemon {
 
-// The kernel takes an io_uring ring apart after its process is gone, and until then the files that the ring
-// watched stay open: right after a kill, sockets and locks of the predecessor are still there. Worth a short
-// wait: by a timer where the thread has others to serve, by wait_while_in_use() before it has.
+// The kernel ends an io_uring ring after the process has ended, and keeps the ring's files open until then.
+// So sockets and locks of a killed process exist for a short time. Wait by a timer on a thread that serves
+// others, and otherwise by wait_while_in_use().
 inline constexpr int in_use_attempts = 60;
 inline constexpr Duration in_use_pause = std::chrono::milliseconds(50);
 

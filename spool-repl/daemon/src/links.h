@@ -1,4 +1,4 @@
-// The links of one volume to its peers; none where it has no peers.
+// The links of a volume to its peers, if it has any.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@ class Links {
  public:
   using Step = std::function<void(core::Event)>;
   using Trouble = std::function<void(ReplicaId peer, const std::string& text)>;
-  // `step` gets what comes over the links. Dials and listens from now on. Errors: the addresses, or the file
+  // step: gets the input of the links. Connects and listens from now on. Errors: the addresses, or the file
   // with the secret.
   static Result<std::unique_ptr<Links>> start(const VolumeSettings& settings, const Superblock& superblock,
                                               ports::Loop& loop, Random& random, Step step, Trouble trouble);
 
-  // For connections to come.
+  // For later connections.
   void reload(const std::map<ReplicaId, std::string>& addresses, const std::string& secret);
-  Status set_wanted(bool wanted);  // all of them; Errc::invalid: there are none
+  Status set_wanted(bool wanted);  // of all peers. Errors: Errc::invalid (no peers)
   void tell_troubles(core::VolumeStatus& status) const;
 
   void send(const core::Send& s) { net_->send(s.peer, s.message); }
@@ -40,8 +40,8 @@ class Links {
   Step step_;
   Trouble trouble_;
   std::vector<ReplicaId> peers_;
-  std::map<ReplicaId, std::string> unfit_;  // what the last handshake that found other settings said
-  std::vector<ByteSpan> pieces_;            // keeps its storage
+  std::map<ReplicaId, std::string> unfit_;  // the differences that the last handshake found
+  std::vector<ByteSpan> pieces_;            // keeps its memory
   std::unique_ptr<net::PeerNet> net_;       // nullptr: no peers
 };
 

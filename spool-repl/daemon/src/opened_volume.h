@@ -1,4 +1,4 @@
-// A volume before it has a loop: its files, its memory, and the core with the replayed journal.
+// A volume before its loop starts: its files, its memory, and the core with the replayed journal.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct OpenedVolume {
   Storage storage;
   ArenaMemory arena_memory, read_memory;
   Superblock superblock;
-  bool was_primary = false;  // says the log here: the newest epoch in it is this replica's
+  bool was_primary = false;  // by this replica's log: it began the newest epoch
   std::unique_ptr<core::Arena> arena, reads;
   std::unique_ptr<core::Core> core;
 };

@@ -1,4 +1,4 @@
-// Performs what the core's output says, in the one legal order.
+// Performs the core's output in its legal order.
 #pragma once
 
 #include <memory>
@@ -31,14 +31,14 @@ class Performer {
   };
   explicit Performer(Parts parts);
 
-  // Until the core has nothing more to say.
+  // Performs until the core has no more output.
   void perform_all();
 
   const DiskShell& disk() const { return disk_; }
   const ResyncWatch& resyncs() const { return resyncs_; }
   const ArbiterWatch* arbiter() const { return parts_.arbiter.get(); }
   bool disk_has_failed() const { return disk_failed_; }  // since the start
-  // At the end, in this order: no question to the arbiter any more; no thread that archives.
+  // For the end, in this order: no more requests to the arbiter, and no more archiving thread.
   void end_arbiter() { parts_.arbiter.reset(); }
   void end_archiver() { archiver_.reset(); }
 

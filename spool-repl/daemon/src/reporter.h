@@ -1,4 +1,4 @@
-// Says what happened to a volume: in its events, and in the log.
+// Reports events of a volume, to its event log and to the log.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@ class Reporter {
   Reporter(const VolumeSettings& settings, const Clock& clock)
       : volume_(settings.name), events_(events_path(settings), settings.name, clock) {}
 
-  // What events name from now on unless they name another: the counter of the volume's epoch.
+  // The epoch of later events without an epoch: the counter of the volume's epoch.
   void set_epoch(std::function<std::uint64_t()> epoch) { epoch_ = std::move(epoch); }
   // `once`: see EventLog::add().
   void say(std::string kind, std::string text, bool serious = false, ReplicaId peer = 0,
            std::uint64_t epoch = 0, bool once = false);
   void warn(std::string kind, std::string text) { say(std::move(kind), std::move(text), true); }
-  // Into the events only: somebody else says it in the log.
+  // To the event log alone, if the log has the line already.
   void note_failed_start(const std::string& why);
   const EventLog& events() const { return events_; }
 

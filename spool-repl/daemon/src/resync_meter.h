@@ -1,5 +1,4 @@
-// How far the resyncs of a volume are, how fast they go, and when they will be done: from samples of the
-// core's status.
+// The progress, speed and remaining time of a volume's resyncs, from samples of the core's status.
 #pragma once
 
 #include <deque>
@@ -14,7 +13,7 @@ namespace twinloft::repl::daemon {
 
 struct ResyncProgress {
   std::uint64_t done_bytes = 0, total_bytes = 0;
-  std::uint64_t bytes_per_second = 0;  // of the last seconds; 0: not known yet, or no progress
+  std::uint64_t bytes_per_second = 0;  // of the last seconds; 0: unknown, or no progress
   std::optional<std::uint64_t> seconds_left;
   unsigned percent() const {
     return total_bytes == 0 ? 0 : static_cast<unsigned>(done_bytes * 100 / total_bytes);
@@ -25,11 +24,11 @@ class ResyncMeter {
  public:
   static constexpr Duration sample_every = std::chrono::seconds(1);
 
-  // Call it about every `sample_every`. False: no resync is under way.
+  // Call it about every `sample_every`. False: no resync is running.
   bool sample(const core::VolumeStatus& status, std::uint64_t volume_blocks, Instant now);
-  // nullopt: none with that peer.
+  // nullopt: no resync with the peer.
   std::optional<ResyncProgress> of(const core::PeerStatus& peer, std::uint64_t volume_blocks) const;
-  // Peers whose progress has passed another tenth since the last call that named them.
+  // The peers whose progress has passed another tenth since the last call that returned them.
   std::vector<ReplicaId> passed_tenths();
 
  private:

@@ -1,5 +1,4 @@
-// Samples the resyncs of a volume while there are any, and reports how far they are: each tenth, at most
-// every ten seconds.
+// Samples running resyncs of a volume, and reports their progress: each tenth, at most every ten seconds.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@ class ResyncWatch {
   ResyncWatch(ports::Loop& loop, std::uint64_t volume_blocks, Status status, Report report)
       : loop_(loop), volume_blocks_(volume_blocks), status_(std::move(status)), report_(std::move(report)) {}
 
-  // A resync may have begun. Samples until none is under way.
+  // Call it when a resync may have begun. Samples until no resync is running.
   void begin();
   const ResyncMeter& meter() const { return meter_; }
 
@@ -30,7 +29,7 @@ class ResyncWatch {
   Status status_;
   Report report_;
   ResyncMeter meter_;
-  ports::Loop::TimerId timer_ = 0;  // 0: no resync was under way at the last sample
+  ports::Loop::TimerId timer_ = 0;  // 0: no resync was running at the last sample
   Instant next_report_;
 };
 

@@ -11,19 +11,19 @@ namespace twinloft::repl::daemon {
 class Roles {
  public:
   enum class Attempt {
-    now,    // and ask again after `retry`
-    later,  // ask again after `retry`
+    now,    // and again after `retry`
+    later,  // again after `retry`
     never,
   };
   static constexpr Duration retry = std::chrono::milliseconds(500);
 
-  // `wanted`: by configuration. It holds until an administrator, or another primary, says otherwise.
+  // wanted: by configuration, until an administrator or another primary decides otherwise.
   void begin(bool wanted) { wants_primary_ = wanted; }
-  // Again and again until it is granted: the other replicas may not be there yet.
+  // Repeated until it is granted, since the other replicas may not be connected yet.
   Attempt attempt(const core::VolumeStatus& status, bool has_arbiter, bool stops) {
     if (!wants_primary_ || stops) return Attempt::never;
-    // An arbiter would grant it as soon as the primary that is followed now is lost. When to replace that
-    // primary is for an operator or a cluster manager to say: its users may still be reading from it.
+    // An arbiter would grant the promotion once the present primary is lost. An operator or a cluster
+    // manager decides when to replace this primary, since its users may still read from it.
     if (has_arbiter && std::ranges::any_of(status.peers, &core::PeerStatus::primary)) {
       stand_down();
       return Attempt::never;
@@ -34,9 +34,9 @@ class Roles {
     wants_primary_ = false;
     stands_down_ = true;
   }
-  // A secondary whose disk has failed confirms nothing any more, and its primary's clients wait for that: it
-  // ends, and is started again. A primary stays, for what its clients still read. So does one that a command
-  // or a stop waits for.
+  // A secondary with a failed disk confirms no writes, and the primary's clients wait. So it ends, and is
+  // started again. A primary stays, since its clients may still read, and so does a replica with a waiting
+  // command or stop.
   static bool leaves_failed_disk(const core::VolumeStatus& status, bool awaited) {
     return !awaited && status.role == core::Role::secondary;
   }

@@ -1,4 +1,4 @@
-// A volume that is served on one thread: its parts, what joins them, and the turn of the loop.
+// A volume that is served on a thread: its parts, their connections, and the turn of the loop.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,16 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
  public:
   explicit ServedVolume(VolumeSettings settings) : settings_(std::move(settings)) {}
 
-  // Serves until it is stopped, or fails. `before_control`: everything but the control socket is there.
-  // `started` is called once: the volume is served, or it is not, and nothing is left behind.
+  // Serves until it is stopped, or fails. before_control: called when everything except the control socket
+  // is ready. started: called once, when the volume is served, or has failed without leaving anything
+  // behind.
   void run(const std::function<void()>& before_control, const std::function<void(Status)>& started);
 
   // From any thread, once the volume is served.
   void request_stop(bool force);
   void reload(std::map<ReplicaId, std::string> addresses, std::string secret);
   bool stands_down() const { return roles_.stands_down(); }
-  bool has_failed() const { return failed_; }  // by itself
+  bool has_failed() const { return failed_; }  // without a request
   const std::string& failure() const { return failure_; }
 
  private:

@@ -1,5 +1,5 @@
-// Answers at the control socket of a volume that is not served, on a thread of its own: what is wrong and
-// what starts it again, or that its start takes its time.
+// Answers at the control socket of a volume that is not served, in a separate thread: with the error and the
+// way to start the volume, or that the start takes time.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@ namespace twinloft::repl::daemon {
 
 class StandIn {
  public:
-  // It answers from now on, if it can. Without a reason: the volume is being started.
+  // Answers from now on, if possible. Without a reason: the volume is being started.
   StandIn(VolumeSettings settings, std::optional<Error> why);
-  ~StandIn();  // the socket is gone by then
+  ~StandIn();  // removes the socket
 
-  // A later attempt has failed. False: it cannot speak for these settings, and another one is needed.
+  // A later attempt has failed. False: these settings need another stand-in.
   bool take(const VolumeSettings& settings, const Error& why);
 
-  // What it answers. Errc::unavailable to what only a volume that is served could do.
+  // The answer. Errors: Errc::unavailable (the command needs a served volume).
   Result<std::string> answer(const std::string& command) const;
 
  private:

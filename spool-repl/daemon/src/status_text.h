@@ -1,4 +1,4 @@
-// What `spool-repl status` shows, for people and as JSON.
+// The output of `spool-repl status`, as text and as JSON.
 #pragma once
 
 #include <map>
@@ -15,22 +15,21 @@ struct NodeView {
   const VolumeSettings& settings;
   Uuid volume;
   std::uint64_t volume_bytes = 0;
-  std::string device;  // path of the block device, empty where there is none
-  std::string nbd;     // NBD URI, empty where there is none
+  std::string device;  // path of the block device; empty: none
+  std::string nbd;     // NBD URI; empty: none
   bool wants_primary = false;
-  std::string arbiter_trouble;  // why its last answer was none; empty where it was one
+  std::string arbiter_trouble;  // why it has not answered the last request; empty: it has
   const core::VolumeStatus& status;
   const ResyncMeter& resyncs;
   std::string device_trouble = {};  // why there is no device, where one is configured and this replica is
                                     // primary
-  std::string stop_waits_for = {};  // a stop was asked for, and this is why it has not ended
-  Duration oldest_wait{0};          // how long the oldest request of the front ends has waited; 0: none waits
-  Duration oldest_disk_wait{0};     // likewise of the operations of the disks here
-  bool device_lost = false;         // to another program: what is on it gets errors
+  std::string stop_waits_for = {};  // why a requested stop has not ended
+  Duration oldest_wait{0};          // of the oldest request of the front ends; 0: none waits
+  Duration oldest_disk_wait{0};     // of the oldest operation of the disks here
+  bool device_lost = false;         // to another program: its users get errors
 };
 
-// What the network knows of peers that are not connected. `unfit`: what the last handshake that found other
-// settings said.
+// The network's state of peers that are not connected. unfit: the differences that the last handshake found.
 void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net,
                         const std::map<ReplicaId, std::string>& unfit);
 

@@ -1,4 +1,4 @@
-// Carries out what Stopping says, and tells the log and the service manager what a stop waits for.
+// Carries out the steps of Stopping, and reports to the log and the service manager why a stop waits.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace twinloft::repl::daemon {
 
 class Stopper {
  public:
-  // The volume, as far as a stop needs it.
+  // The volume, for a stop.
   class Volume {
    public:
     virtual ~Volume() = default;
@@ -20,11 +20,11 @@ class Stopper {
     virtual Duration oldest_request() = 0;
     virtual bool role_changes() = 0;
     virtual void stop_front_ends(bool force, std::function<void(Status)> done) = 0;
-    virtual void fail_requests() = 0;  // that wait, and those to come
+    virtual void fail_requests() = 0;  // waiting and later requests
     virtual void flush(std::function<void()> done) = 0;
     virtual void checkpoint() = 0;
     virtual void say_waits(const std::string& why) = 0;  // once for each reason
-    // Everything is done that can be done. `failed`: the volume, by itself.
+    // The stop is complete. failed: the volume has failed by itself.
     virtual void ended(bool failed) = 0;
   };
   Stopper(ports::Loop& loop, Volume& volume) : loop_(loop), volume_(volume) {}

@@ -1,11 +1,11 @@
-// What a volume that is to be stopped does next, without I/O.
+// The next step of a volume that is to be stopped, without I/O.
 //
 //   serving -> trying -> draining -> ended
 //               ^  \        ^
 //          refused  forcing /
 //
-// Trying: the front ends are asked to go, and a device that is in use refuses. Forcing: they are taken away
-// from their users. Draining: what was written becomes durable, and goes to the data area.
+// Trying: the front ends are asked to end, which a device in use refuses. Forcing: they are taken away from
+// their users. Draining: all writes become durable, and are written to the data area.
 #pragma once
 
 #include <string>
@@ -20,20 +20,21 @@ namespace twinloft::repl::daemon {
 class Stopping {
  public:
   static constexpr Duration drain_time_max = std::chrono::seconds(15);
-  static constexpr Duration slow_request = std::chrono::seconds(2);  // a stop says that it waits for it
+  static constexpr Duration slow_request = std::chrono::seconds(2);  // a stop reports a request after this
+                                                                     // time
 
   enum class Next {
     nothing,
-    stop_front_ends,  // answered by front_ends_stopped()
-    take_front_ends,  // by force; requests that wait fail first. Answered by front_ends_taken()
-    drain,            // flush, then flushed(); turn() from then on
+    stop_front_ends,  // then front_ends_stopped()
+    take_front_ends,  // by force; waiting requests fail first. Then front_ends_taken()
+    drain,            // flush, then flushed(), then turn()
     checkpoint,
     end,
   };
 
-  // A stop is asked for. With force the front ends are asked in good order first all the same: meanwhile the
-  // device may have been unmounted. While that is under way, force takes the device away. `failed`: the
-  // volume has failed already.
+  // A stop is requested. Also with force, the front ends are asked to end first, since the device may have
+  // been unmounted meanwhile. A second request with force takes the device away. failed: the volume has
+  // failed already.
   Next ask(bool force, bool failed);
   Next front_ends_stopped(const Status& stopped, Instant now);
   Next front_ends_taken(Instant now);
@@ -48,11 +49,11 @@ class Stopping {
     return std::holds_alternative<Draining>(state_) || std::holds_alternative<Ended>(state_);
   }
   bool is_ended() const { return std::holds_alternative<Ended>(state_); }
-  // Promotions and most commands have no place. False again after a refusal.
+  // Promotions and most commands are refused. False again after a refusal.
   bool is_under_way() const { return is_asked() && !std::holds_alternative<Refused>(state_); }
-  // Of a volume that is failed at the end: force fails it too, and that is no failure of its own.
+  // Whether a failed volume has failed by itself, and not by force.
   bool has_failed_by_itself() const { return failed_before_ || !forced_; }
-  // Why a stop that was asked for has not got to draining; empty: nothing holds it up.
+  // Why a requested stop has not reached draining. Empty: no hindrance.
   std::string waits_for(const core::VolumeStatus& status, Duration oldest_request) const;
 
  private:

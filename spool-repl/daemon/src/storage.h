@@ -14,15 +14,15 @@ struct Storage {
   io::DirectFile journal, data;
 };
 
-// Waits a moment for a predecessor that has just been killed. Errc::unavailable: another process has them.
-// Nothing is written: recovery replays into the data area, which may be another volume's.
+// Waits a short time for an earlier process that was just killed. Writes nothing, since recovery writes to
+// the data area, which may be of another volume. Errors: Errc::unavailable (another process has the files).
 Result<Storage> open_storage(const VolumeSettings& settings);
 
 // An event of the start: its kind, its text, and whether it is a warning.
 using StartEvent = std::function<void(std::string kind, std::string text, bool serious)>;
 
-// Replays the journal. A damaged one is kept in a copy before anything is changed. `room`: memory for content
-// that is committed and not home.
+// Replays the journal. A damaged journal is copied before any change. room: memory for content that is
+// committed and not home.
 Result<RecoveredLog> replay(const VolumeSettings& settings, Storage& storage, MutableByteSpan room,
                             const StartEvent& happened);
 

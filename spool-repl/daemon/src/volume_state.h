@@ -1,4 +1,4 @@
-// The one word that a volume's state comes down to: the first line of `status`, and its exit code.
+// The state of a volume in a word: the first line of `status`, and its exit code.
 #pragma once
 
 #include "status_text.h"
@@ -7,10 +7,10 @@ namespace twinloft::repl::daemon {
 
 enum class VolumeState {  // the later, the worse
   ok,
-  resyncing,   // a replica is being filled, or catches up
-  degraded,    // a replica lacks what is acknowledged, and nothing is under way to mend that
+  resyncing,   // a replica is being filled, or gets missing records
+  degraded,    // a replica lacks acknowledged writes, and is not being filled
   starting,    // not served yet
-  no_primary,  // a secondary that is connected to none
+  no_primary,  // a secondary without a connected primary
   stalled,     // a request, or an operation of the disk, has waited for too long
   suspended,
   split_brain,
@@ -18,7 +18,7 @@ enum class VolumeState {  // the later, the worse
 };
 
 inline constexpr Duration stalled_after = std::chrono::seconds(5);
-// A sync of a slow disk takes its time.
+// Longer than the sync of a slow disk.
 inline constexpr Duration disk_stalled_after = std::chrono::seconds(10);
 
 inline bool is_stalled(const NodeView& v) {
@@ -27,6 +27,6 @@ inline bool is_stalled(const NodeView& v) {
 
 VolumeState state_of(const NodeView& view);
 const char* name_of(VolumeState state);     // in JSON
-const char* state_text(VolumeState state);  // for people; empty where all is well
+const char* state_text(VolumeState state);  // as text; empty: no trouble
 
 }  // namespace twinloft::repl::daemon
