@@ -16,7 +16,7 @@ Archiver::Archiver(ports::Loop& loop, int journal_fd, std::string directory, std
     : loop_(loop), journal_fd_(journal_fd), directory_(std::move(directory)), volume_(std::move(volume)) {}
 
 void Archiver::start(core::ArchiveTail tail, std::function<void(Result<std::string>)> done) {
-  if (thread_.joinable()) thread_.join();  // one at a time: the core asks for the next only after the last
+  if (thread_.joinable()) thread_.join();  // one at a time: the core waits for the end of each
   thread_ = std::jthread([this, tail = std::move(tail), done = std::move(done)]() mutable {
     std::string path = fmt::format("{}/{}-{}-{}-{}.tail", directory_, volume_, tail.first.v, tail.last.v,
                                    tail.epoch.id.text());

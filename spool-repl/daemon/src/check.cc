@@ -37,7 +37,7 @@ constexpr Duration own_status_time = std::chrono::seconds(2);
 struct Checker {
   const VolumeSettings& s;
   Findings out;
-  bool served = false;  // by a process that answers at its control socket
+  bool served = false;  // a process answers at its control socket
   bool own = false;     // the journal is this replica's
 
   template <class... Args>
@@ -65,13 +65,13 @@ struct Checker {
     } else if (S_ISREG(st.st_mode) && st.st_size == 0) {
       warn("{}: {} is empty: run `spool-repl create {}` first", key, path, s.name);
     } else if (!served) {
-      // Opened as `serve` opens it, and let go of at once.
+      // Opened as by `serve`, and closed at once.
       auto opened = io::open_direct(path, io::Access::read_write);
       if (!opened && opened.error().code != Errc::denied) error("{}: {}", key, opened.error().message);
     }
   }
 
-  // /dev/sdb: the kernel names disks in the order in which it finds them.
+  // The kernel numbers disks (/dev/sdb) in the order of their detection.
   void stable_name(const char* key, const std::string& path) {
     struct stat st{};
     if (::lstat(path.c_str(), &st) < 0 || !S_ISBLK(st.st_mode)) return;
@@ -82,7 +82,7 @@ struct Checker {
             path);
   }
 
-  // Before `create` both places may hold something else.
+  // Before `create`, both places may have other content.
   void contents() {
     if (own) return;
     for (auto [key, path] : {std::pair{"data", &s.data}, std::pair{"journal", &s.journal}}) {
@@ -118,14 +118,14 @@ struct Checker {
       error("{}", text);
   }
 
-  // As `serve` looks at journal and data area.
+  // As `serve` checks journal and data area.
   void replica() {
     auto opened = io::open_direct(s.journal, io::Access::read_only);
     if (!opened || opened->size_bytes == 0) return;
     io::OsBlockFile journal(*opened);
     auto found = journal::read_superblock(journal);
     if (!found) {
-      // A device without one may be new; contents() has said what else is on it.
+      // A device without a label may be new. contents() has reported other content.
       if (!opened->block_device) error("journal: {}", found.error().message);
       return;
     }
@@ -143,19 +143,19 @@ struct Checker {
     if (Status fits = journal::check_data_area(sb, area); !fits) error("data: {}", fits.error().message);
   }
 
-  // What the process that serves this volume holds is in nobody's way.
+  // Files of the process that serves this volume are no conflict.
   void ask_server() {
     if (s.control.empty()) return;
     auto answer = control::ask(s.control, "status json", own_status_time);
     if (answer)
       served = answer->find("\"served\":false") == answer->npos;
     else if (answer.error().code == Errc::denied)
-      served = true;  // not for this user to ask
+      served = true;  // this user may not ask it
     else if (auto place = look_at_socket_place(s.control); !place && place.error().code != Errc::not_found)
       error("control: {}", place.error().message);
   }
 
-  // The volume is served without it.
+  // The volume is also served without it.
   void state_directory(const char* what, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0 || !S_ISDIR(st.st_mode))
@@ -163,7 +163,7 @@ struct Checker {
            what, path);
   }
 
-  // Where a file, link or socket is made when the volume is served.
+  // The places of files, links and sockets that are made when the volume is served.
   void place(const char* key, const std::string& path) {
     if (path.empty()) return;
     std::string parent = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
@@ -176,7 +176,7 @@ struct Checker {
       error("{}: {}: {} is on a file system that is mounted read-only", key, path, parent);
   }
 
-  // Where there is no answer now, there may be one when it is served: names are looked up at each attempt.
+  // Without an answer now, there may be an answer later: names are looked up at each attempt.
   std::optional<net::Address> address(const char* key, const std::string& text) {
     if (Status good = net::check_address(text); !good)
       return error("{}: {}", key, good.error().message), std::nullopt;
@@ -186,7 +186,7 @@ struct Checker {
     return *found;
   }
 
-  // Nothing that is being served is disturbed by this: nobody listens. Empty: it could be listened at.
+  // This does not disturb a served volume, since it does not listen. Empty: the address can be used.
   std::string trouble_at(const net::Address& at) {
     Fd fd(::socket(at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     int one = 1;
@@ -225,7 +225,7 @@ struct Checker {
       error("secret_file is missing: without one only loopback addresses are used for replication");
   }
 
-  // As `serve` makes it ready; nobody is asked.
+  // As `serve` prepares the arbiter, without a request to it.
   void arbiter() {
     const arbiter::Settings& a = s.arbiter;
     OsClock clock;
@@ -276,7 +276,7 @@ struct Checker {
     if (s.nbd_listen.empty()) return;
     if (s.nbd_listen.starts_with("unix:/")) {
       auto place = look_at_socket_place(s.nbd_listen.substr(5));
-      // Its directory was looked at already.
+      // Its directory was checked already.
       if (!place && place.error().code != Errc::not_found &&
           !(served && place.error().code == Errc::unavailable))
         error("nbd.listen: {}", place.error().message);
@@ -316,8 +316,8 @@ Findings check_volume(const VolumeSettings& settings) {
 
 namespace {
 
-// Sockets, links and mount points of two volumes at one place, which has two names. Links are not followed:
-// one is replaced, not used.
+// Two volumes with a socket, link or mount point at the same place, which may have two names. Links are not
+// followed, since a link is replaced, and not used.
 void check_places(const NodeSettings& node, Findings& out) {
   std::map<std::string, std::string> users;
   for (const VolumeSettings& v : node.volumes)
@@ -339,7 +339,7 @@ void check_places(const NodeSettings& node, Findings& out) {
     }
 }
 
-// An address and port, also where one of two is all addresses.
+// Two volumes with the same address and port, also if one address is all addresses.
 void check_listeners(const NodeSettings& node, Findings& out) {
   std::vector<std::pair<net::Address, std::string>> users;
   for (const VolumeSettings& v : node.volumes)
@@ -355,7 +355,7 @@ void check_listeners(const NodeSettings& node, Findings& out) {
     }
 }
 
-// Files and devices; a device has many names, and many files that stand for it.
+// Two volumes with the same file or device. A device has several names, and device files.
 void check_storage(const NodeSettings& node, Findings& out) {
   std::map<std::pair<dev_t, ino_t>, std::string> users;
   for (const VolumeSettings& v : node.volumes)

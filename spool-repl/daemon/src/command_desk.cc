@@ -7,7 +7,7 @@ namespace twinloft::repl::daemon {
 void CommandDesk::on_line(const std::string& line, Reply reply) {
   Result<command::Command> parsed = command::parse(line);
   if (!parsed) return reply(std::unexpected(parsed.error()));
-  // What a stop waits for may be mended by a command.
+  // A command may end the wait of a stop.
   bool waits_for_stop = volume_.is_draining() ||
                         (volume_.is_stopping() && !command::helps_a_stop(*parsed, volume_.is_suspended()));
   if (waits_for_stop && !command::only_reads(*parsed))

@@ -24,7 +24,7 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-// Everything that is wrong, a line each; the first ones, since one mistake can bring many.
+// All errors, a line each, up to a limit, since a mistake can cause many errors.
 class Problems {
  public:
   void add(std::string text) {
@@ -46,8 +46,8 @@ class Problems {
 
 constexpr Duration network_time_min = std::chrono::milliseconds(50);
 
-// One table being read: remembers where it is for messages, and finds keys that nobody asked for. What is
-// wrong is noted, and leaves its variable as it was.
+// A table that is being read. It knows its position for messages, and finds unknown keys. An error is
+// recorded, and leaves the variable unchanged.
 class Table {
  public:
   Table(const std::string& file, const toml::table& table, std::string path, Problems& problems)
@@ -100,7 +100,7 @@ class Table {
       error(table_.get(key), key, good.error().message);
   }
 
-  // Where nobody asks a name server when it is needed.
+  // For addresses that must not need a name server when they are used.
   void own_address(std::string_view key, const std::string& value) const {
     address(key, value);
     if (!value.empty() && net::check_address(value) && !net::numeric_address(value))
@@ -145,7 +145,7 @@ class Table {
     out = *value;
   }
 
-  // Below it every network would look broken.
+  // With a shorter time, every network would fail.
   void network_time(std::string_view key, Duration& out) const {
     duration(key, out);
     if (out < network_time_min) error(table_.get(key), key, "expected at least \"50ms\"");
@@ -187,7 +187,7 @@ class Table {
     }
   }
 
-  // nullptr where there is none.
+  // nullptr: none.
   const toml::table* child(std::string_view key) const {
     const toml::node* node = table_.get(key);
     if (node && !node->is_table()) error(node, key, "expected a section in brackets of its own");
@@ -266,7 +266,7 @@ void read_exports(const Table& t, VolumeSettings& v) {
   }
 }
 
-// The keys of etcd; each says what it needs.
+// The keys of etcd. Each error names the missing key.
 void read_etcd(const Table& t, arbiter::Settings& s) {
   auto at = [&](const char* key) { return t.raw().get(key); };
   t.texts("endpoints", s.endpoints);
@@ -303,7 +303,7 @@ void read_etcd(const Table& t, arbiter::Settings& s) {
                    "user and password_file go together: set both, or neither");
 }
 
-// Which node of the cluster holds which replica: { 1 = "mail1", 2 = "mail2" }. All of them, this one too.
+// The node of the cluster for each replica, with this replica: { 1 = "mail1", 2 = "mail2" }.
 void read_nodes(const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
   const toml::table* nodes = t.child("nodes");
   if (!nodes)
@@ -384,7 +384,7 @@ void read_resync(const Table& t, VolumeSettings& v) {
   v.resync_latency_target = Duration(0);
 }
 
-// Of the machine's own file only: a name service may take its time.
+// From the machine's own file alone, since a name service may be slow.
 std::optional<gid_t> group_id(const std::string& name) {
   gid_t number = 0;
   auto [end, ec] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -484,7 +484,8 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   return v;
 }
 
-// What two volumes cannot share; the file system may still know it by another name (see check.h).
+// The names that two volumes cannot share. The file system may have other names of the same file (see
+// check.h).
 void check_names(const std::vector<VolumeSettings>& volumes, const Table& t) {
   std::map<std::string, std::string> users;
   std::map<std::pair<std::string, ReplicaId>, std::string> replicas;

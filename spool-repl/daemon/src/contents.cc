@@ -29,7 +29,7 @@ std::string value_of(blkid_probe probe, const char* name) {
   return blkid_probe_lookup_value(probe, name, &value, nullptr) == 0 && value ? value : "";
 }
 
-// As wipefs looks: also for what is damaged, and for what a whole-disk look would take for ambivalent.
+// As by wipefs(8): also finds damaged signatures, and ambivalent ones of a whole disk.
 Result<Probe> probe_of(int fd, const std::string& path) {
   Probe probe(blkid_new_probe(), &blkid_free_probe);
   if (!probe || blkid_probe_set_device(probe.get(), fd, 0, 0) != 0)
@@ -42,7 +42,7 @@ Result<Probe> probe_of(int fd, const std::string& path) {
   return probe;
 }
 
-// What a stranger's device calls itself ends on a terminal.
+// The label of an unknown device is printed on a terminal, so unprintable characters are replaced.
 std::string printable(std::string text) {
   for (char& c : text)
     if (c < ' ' || c > '~') c = '?';
@@ -70,7 +70,7 @@ Status find_signatures(const std::string& path, std::vector<std::string>& found)
   return {};
 }
 
-// A damaged or newer one is a journal too.
+// A damaged journal, or of a newer version, counts too.
 Status find_journal(io::OsBlockFile& file, std::vector<std::string>& found) {
   auto old = journal::read_superblock(file);
   if (old)
@@ -83,7 +83,7 @@ Status find_journal(io::OsBlockFile& file, std::vector<std::string>& found) {
   return {};
 }
 
-// Its label lies where its volume ends. Errors: as those of a read. False: there is none.
+// The label is at the end of the volume. False: no label. Errors: of the read.
 Result<bool> find_label(io::OsBlockFile& file, std::uint64_t at, std::vector<std::string>& found) {
   journal::AlignedBuffer block(block_size);
   TL_TRY(file.read(at, block.span()));
@@ -104,7 +104,7 @@ Status find_data_area(io::OsBlockFile& file, std::uint64_t volume_bytes, std::ve
   return {};
 }
 
-// Of a volume of another size, at the sizes that people choose: whole MiB at first, later whole GiB.
+// For a volume of another size: searches at likely sizes, which are whole MiB at first, and whole GiB later.
 Status find_data_area_of_another_size(io::OsBlockFile& file, std::vector<std::string>& found) {
   constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
   for (std::uint64_t at = mib; at + block_size <= file.size_bytes(); at += at < gib ? mib : gib) {

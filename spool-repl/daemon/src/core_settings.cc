@@ -60,7 +60,8 @@ const char* name_of(core::NoticeKind kind) {
 
 namespace {
 
-// Where it is belongs to it: two machines with an arbiter each would both be promoted.
+// The place of the arbiter is a part of its identity: two machines with different arbiters would both be
+// promoted.
 void add_place(Agreement& all, const arbiter::Settings& a) {
   if (a.kind == arbiter::Kind::manual) return;
   if (a.kind == arbiter::Kind::etcd) {
@@ -75,8 +76,7 @@ void add_place(Agreement& all, const arbiter::Settings& a) {
   all.add("arbiter.nodes", nodes);
 }
 
-// Endpoints and nodes come and go while one arbiter lives: its kind and the name of its data are what the
-// digest is of.
+// Endpoints and nodes of an arbiter may change, so the digest is of its kind and of the name of its data.
 std::uint64_t place_of(const arbiter::Settings& a) {
   Agreement place;
   place.add("arbiter.kind", arbiter::name_of(a.kind));

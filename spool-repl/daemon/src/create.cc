@@ -23,12 +23,12 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-// A file or device that becomes part of a replica. A file that was made here goes again, unless it is kept.
+// A file or device that becomes a part of a replica. A new file is removed again, unless it is kept.
 struct Opened {
   io::DirectFile file;
-  bool fresh = false;   // filled here: reads as zeros
-  bool made = false;    // was not there before
-  bool filled = false;  // was there, and empty
+  bool fresh = false;   // made or filled here, so that it reads as zeros
+  bool made = false;    // did not exist
+  bool filled = false;  // existed, and was empty
 
   Opened() = default;
   Opened(Opened&& o) noexcept
@@ -61,7 +61,7 @@ Status make_file(const std::string& path, std::uint64_t bytes, const char* what)
   return {};
 }
 
-// A block device is used as it is, once nobody else has it; a file is made, and never taken over.
+// A block device is used if no other program has it. A file is made, and an existing file is refused.
 Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const char* what) {
   struct stat st{};
   bool exists = ::stat(path.c_str(), &st) == 0;
@@ -80,7 +80,7 @@ Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const 
   return out;
 }
 
-// A device is used with the size that it has; a file is made with the one that is configured.
+// A device is used with its size. A file is made with the configured size.
 Result<std::uint64_t> journal_bytes_of(const VolumeSettings& s) {
   struct stat st{};
   if (::stat(s.journal.c_str(), &st) != 0 || !S_ISBLK(st.st_mode)) return s.journal_size;
@@ -88,7 +88,7 @@ Result<std::uint64_t> journal_bytes_of(const VolumeSettings& s) {
   return device.size_bytes;
 }
 
-// The names of new files must survive a crash too.
+// The names of new files must also survive a crash.
 Status sync_parent(const std::string& path) {
   std::string parent = path.substr(0, path.rfind('/') + 1);
   Fd fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -98,8 +98,8 @@ Status sync_parent(const std::string& path) {
   return {};
 }
 
-// What `create` would write over: "/dev/sdb holds a file system (ext4), a partition table (dos)". Empty:
-// nothing.
+// The content that `create` would overwrite: "/dev/sdb holds a file system (ext4), a partition table (dos)".
+// Empty: none.
 struct Losses {
   std::string text;
   bool ours = false;  // is_ours()
@@ -111,7 +111,7 @@ Result<Losses> losses_at(const Opened& place, const VolumeSettings& s) {
   return Losses{fmt::format("{} holds {}", place.file.path, fmt::join(found, ", ")), is_ours(found)};
 }
 
-// Both places are looked at before either is written to.
+// Both places are checked before either is written to.
 Status permit(std::initializer_list<const Opened*> places, const VolumeSettings& s, const CreateOptions& o) {
   std::string all, keep;
   for (const Opened* place : places) {
@@ -131,12 +131,12 @@ Status permit(std::initializer_list<const Opened*> places, const VolumeSettings&
   return {};
 }
 
-// Taken over in place: it must be there, and nobody may be writing to it.
+// An adopted device or file: it must exist, and no program may write to it.
 Result<Opened> open_to_adopt(const VolumeSettings& s) {
   struct stat st{};
   if (::stat(s.data.c_str(), &st) != 0) return fail_errno(errno, "{}: there is nothing to adopt", s.data);
-  // On a block device O_EXCL fails while it is mounted or otherwise in use: let go of before it is opened for
-  // good.
+  // O_EXCL fails on a block device that is mounted or otherwise in use. The descriptor is closed before the
+  // device is opened for its use.
   if (Fd alone(::open(s.data.c_str(), O_RDWR | O_CLOEXEC | (S_ISBLK(st.st_mode) ? O_EXCL : 0))); !alone)
     return fail_errno(errno, "{}: in use: unmount it first", s.data);
   if (!S_ISBLK(st.st_mode)) {
@@ -157,7 +157,7 @@ Result<Opened> open_to_adopt(const VolumeSettings& s) {
   return out;
 }
 
-// Parts of spool-repl itself are no content of a volume.
+// Parts of spool-repl are not adopted as a volume's content.
 Status check_adoptable(const Opened& data, const VolumeSettings& s) {
   TL_TRY_ASSIGN(std::vector<std::string> found, contents_of(s.data, data.file.size_bytes));
   if (!is_ours(found)) return {};
@@ -205,7 +205,7 @@ Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& 
   journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false,
                                  std::nullopt};
   TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
-  TL_TRY(journal::plan_layout(options, journal_bytes));  // before anything is made
+  TL_TRY(journal::plan_layout(options, journal_bytes));  // before a file is made
   TL_TRY_ASSIGN(Opened data, open_or_make(s.data, s.size + block_size, "data area"));
   TL_TRY_ASSIGN(Opened journal, open_or_make(s.journal, s.journal_size, "journal"));
   if (data.file.size_bytes < s.size)
@@ -213,7 +213,7 @@ Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& 
                 data.file.size_bytes, s.name, s.size);
   TL_TRY(permit({&data, &journal}, s, o));
   io::OsBlockFile journal_file(journal.file), data_file(data.file);
-  // A label needs a block beyond the volume; a device that is exactly full goes without.
+  // A label needs a block after the volume. A device without such a block has no label.
   options.data_label = data.file.size_bytes >= s.size + block_size;
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, !data.fresh));
   data.keep(), journal.keep();

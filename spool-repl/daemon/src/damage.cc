@@ -15,7 +15,7 @@ namespace twinloft::repl::daemon {
 namespace {
 constexpr std::uint64_t chunk = 1 << 20;
 
-// Unreadable blocks come out as zeros.
+// Unreadable blocks become zeros.
 void read_what_can_be(ports::BlockFile& journal, std::uint64_t at, MutableByteSpan out) {
   if (journal.read(at, out)) return;
   for (std::size_t i = 0; i < out.size(); i += block_size) {

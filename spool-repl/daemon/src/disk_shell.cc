@@ -18,13 +18,13 @@ struct DiskShell::Op {
   DiskShell* shell = nullptr;
   Kind kind = Kind::plain;
   core::Token token = 0;
-  std::vector<iovec> iov;                          // keeps its storage from use to use
+  std::vector<iovec> iov;                          // keeps its memory between uses
   std::unique_ptr<journal::AlignedBuffer> buffer;  // of a journal read, a superblock or a bitmap
   std::uint32_t buffer_bytes = 0;
-  int copy = 0;                       // superblock: which one is being written
-  std::uint64_t offset = 0, end = 0;  // zeros: what is left
+  int copy = 0;                       // superblock: the copy that is being written
+  std::uint64_t offset = 0, end = 0;  // zeros: the rest
   bool by_hand = false;
-  std::optional<Instant> since;  // while it is under way; of zeros: since the last part
+  std::optional<Instant> since;  // while it is in flight; of zeros: since the last part
 };
 
 DiskShell::DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
@@ -93,8 +93,8 @@ void DiskShell::perform(const core::HomeZero& z) {
   op.offset = z.at.bytes();
   op.end = op.offset + z.blocks * block_size;
   if (zeros_are_written_) return zero_by_hand(op);
-  // A file keeps its space: where a full host could not give it back, an acknowledged write could not go
-  // home.
+  // A file keeps its space: if a full host file system could not allocate it again, an acknowledged write
+  // could not be written home.
   if (data_.block_device)
     loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
   else
@@ -127,7 +127,7 @@ void DiskShell::start_superblock_copy(Op& op, int copy) {
   loop_.write(journal_.fd.get(), superblock_offset[copy], op.iov, true, op.disk);
 }
 
-// Where the data area can neither punch holes nor zero a range, zeros are written.
+// Writes zeros if the data area can neither punch holes nor zero a range.
 void DiskShell::zero_by_hand(Op& op) {
   op.by_hand = true;
   op.since = loop_.now();

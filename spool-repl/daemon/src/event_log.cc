@@ -36,7 +36,7 @@ EventLog::~EventLog() {
 bool EventLog::add(Event e, bool once) {
   Instant now = clock_.now();
   if (e.text.size() > event_text_bytes_max) e.text.resize(event_text_bytes_max);
-  // Some of it was said by peers: it neither moves a terminal's cursor nor breaks a reader of JSON.
+  // Some texts come from peers, so they are made safe for terminals and for readers of JSON.
   for (char& c : e.text)
     if (c < 0x20 || c == 0x7f) c = '?';
   if (once && was_said(e.kind + ' ' + e.text, now)) return false;
@@ -58,7 +58,8 @@ bool EventLog::add(Event e, bool once) {
 }
 
 bool EventLog::was_said(const std::string& words, Instant now) {
-  // Looked through only when it is full: a source of ever new words costs no more than this.
+  // Old texts are removed only when the table is full, so a source of many different texts costs no more
+  // than this.
   if (said_.size() >= said_max)
     std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
   if (said_.size() >= said_max) said_.clear();
@@ -84,7 +85,7 @@ Result<std::string> EventLog::answer(std::string_view what) const {
   return list(since, !rest.empty());
 }
 
-// The thread: everything that has come meanwhile goes out in one write.
+// The thread: writes all events that have gathered, in one write.
 void EventLog::write_all_lines() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -113,7 +114,7 @@ Status EventLog::append(const std::string& lines) {
   Status written = write_all(file_.get(), as_bytes(lines));
   if (written) written = io::make_durable(file_.get(), directory_);
   if (!written) {
-    file_.reset();  // looked at anew next time
+    file_.reset();  // opened again next time
     return fail(written.error().code, "{}: {}", path_, written.error().message);
   }
   file_bytes_ += lines.size();
@@ -124,7 +125,7 @@ Status EventLog::open_file() {
   Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat st{};
   if (!file || ::fstat(file.get(), &st) < 0) return fail_errno(errno, "{}", path_);
-  // A line that a crash tore ends here, so that the next one can be read.
+  // Ends an incomplete line of a crash, so that the next line can be read.
   char last = '\n';
   if (st.st_size > 0 && ::pread(file.get(), &last, 1, st.st_size - 1) == 1 && last != '\n') {
     TL_TRY(write_all(file.get(), as_bytes(std::string_view("\n"))));

@@ -68,7 +68,7 @@ std::optional<Event> parse_event(std::string_view line) {
 std::string state_directory(const VolumeSettings& s) {
   if (!s.archive.empty()) return s.archive;
   struct stat st{};
-  // Beside a device there is /dev, which is memory.
+  // The directory of a device is /dev, which is in memory.
   if (::stat(s.journal.c_str(), &st) == 0 && S_ISBLK(st.st_mode)) return "/var/lib/twinloft";
   std::size_t slash = s.journal.rfind('/');
   return slash == 0 ? "/" : s.journal.substr(0, slash);
@@ -86,7 +86,7 @@ std::vector<Event> load_events(const std::string& path) {
     std::string_view rest = *text;
     while (!rest.empty()) {
       std::size_t end = rest.find('\n');
-      if (end == rest.npos) break;  // torn
+      if (end == rest.npos) break;  // an incomplete line
       if (auto e = parse_event(rest.substr(0, end));
           e && (events.empty() || e->number > events.back().number))
         events.push_back(std::move(*e));

@@ -10,7 +10,7 @@ void FrontEndLife::on_role(const core::RoleChange& change) {
     return;
   }
   change_ = Attaching{};
-  if (!leaving_) attach();  // else when the old device is gone
+  if (!leaving_) attach();  // otherwise after the end of the old device
 }
 
 void FrontEndLife::attach() {
@@ -37,14 +37,15 @@ void FrontEndLife::on_attached(Status attached) {
   if (!attached && !waiting.empty()) {
     give_back(attached.error().message);
   } else if (!attached && !volume_.is_draining()) {
-    // At the start, or by the node itself: only the log is there to hear of it.
+    // At the start, or by the node itself: only the log gets the error.
     volume_.fail_volume(attached.error().message, !started_);
     current_->stop(true, [this](const Status&) { volume_.end(); });
   }
   if (auto report = std::exchange(started_, nullptr)) report(std::move(attached));
 }
 
-// Promoted, and the device cannot be made: better no primary than one without a device.
+// Promoted, but the device cannot be made: the promotion is ended, since a primary without a device serves
+// no client.
 void FrontEndLife::give_back(const std::string& why) {
   volume_.gives_back(why);
   current_->stop(true, [this, which = current_.get()](const Status&) {
@@ -56,7 +57,7 @@ void FrontEndLife::give_back(const std::string& why) {
 void FrontEndLife::demote(const core::VolumeStatus& status, Reply reply) {
   if (status.role == core::Role::secondary || !current_) {
     volume_.stand_down();
-    // Gives up a promotion that still waits, for the arbiter say.
+    // Cancels a waiting promotion, such as for the arbiter.
     return volume_.ask_core_to_demote(std::move(reply));
   }
   if (role_changes()) return reply(fail(Errc::conflict, "a change of role is under way"));
@@ -65,7 +66,7 @@ void FrontEndLife::demote(const core::VolumeStatus& status, Reply reply) {
         fail(Errc::conflict, "writes wait for {}: demoting would leave them behind", status.waits_for));
   change_ = Demoting{std::move(reply)};
   current_->stop(false, [this, which = current_.get()](const Status& stopped) {
-    // Else deposed meanwhile, and answered.
+    // Otherwise another replica was promoted meanwhile, and the reply was sent.
     if (std::holds_alternative<Demoting>(change_) && current_.get() == which)
       on_stopped_for_demotion(stopped);
   });
@@ -85,15 +86,15 @@ void FrontEndLife::on_stopped_for_demotion(const Status& stopped) {
       });
 }
 
-// Not from within its own callback; and another one may have come in its place by then.
+// Not within its own callback. Meanwhile, other front ends may have replaced it.
 void FrontEndLife::drop(const FrontEnds* which) {
   loop_.post([this, which] {
     if (current_.get() == which) current_.reset();
   });
 }
 
-// Another replica was promoted. The end of what was under way is not reported any more: those who wait for it
-// are answered now.
+// Another replica was promoted. Waiting replies are sent now, since the end of their operations is not
+// reported any more.
 void FrontEndLife::on_lost() {
   volume_.stand_down();
   auto change = std::exchange(change_, Steady{});

@@ -54,7 +54,7 @@ class ConfiguredFrontEnds final : public FrontEnds {
   ports::BlockTarget& target_;
   const VolumeSettings& settings_;
   exports::DeviceEvent tell_;
-  Epoch epoch_;  // of the promotion; changes of the in-sync set leave the name as it is
+  Epoch epoch_;  // of the promotion; changes of the in-sync set do not change the name
   std::unique_ptr<exports::SideThread> side_;
   std::unique_ptr<exports::BlockDevice> device_;
   std::unique_ptr<nbd::Server> nbd_;
@@ -62,10 +62,10 @@ class ConfiguredFrontEnds final : public FrontEnds {
   std::vector<std::function<void(Status)>> nbd_waiting_ = {};
   std::vector<std::function<void(Status)>> device_waiting_ = {};
   bool device_gone_ = false, aborting_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // timers look at it first
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // timers check it first
 };
 
-// Exports go before the side thread: what they gave it is finished by then.
+// Exports end before the side thread, which has then completed their work.
 ConfiguredFrontEnds::~ConfiguredFrontEnds() {
   if (device_ && !device_gone_) device_->abort({});
   nbd_.reset();
@@ -73,9 +73,9 @@ ConfiguredFrontEnds::~ConfiguredFrontEnds() {
   side_.reset();
 }
 
-// The name carries the epoch: a client that comes back after the primary was restarted finds no such export,
-// rather than a device that has lost writes which it believed complete. With write_ack = "durable" nothing
-// can be lost so.
+// The name has the epoch: a client that returns after a restart of the primary finds no such export, instead
+// of a device that has lost writes which the client believes to be complete. With write_ack = "durable", no
+// such loss is possible.
 void ConfiguredFrontEnds::make_nbd() {
   nbd::ServerOptions options;
   options.accepts_name = [this](std::string_view name) {
@@ -103,7 +103,8 @@ Status ConfiguredFrontEnds::listen_nbd() {
   return {};
 }
 
-// A killed predecessor's socket may still be there: see in_use.h. Peers and disks are served meanwhile.
+// The socket of a killed earlier process may still exist: see in_use.h. Peers and disks are served
+// meanwhile.
 void ConfiguredFrontEnds::start_nbd(int attempts, std::function<void(Status)> done) {
   if (nbd_stopped_ || !nbd_waiting_.empty())
     return done(fail(Errc::unavailable, "volume {}: stopped while it was being started", settings_.name));
@@ -156,8 +157,7 @@ void ConfiguredFrontEnds::start_rest(std::function<void(Status)> done) {
   if (Status made = start_device(done); !made) later(std::move(done), std::move(made));
 }
 
-// Asked again while it is stopping (a second SIGTERM, or one during a demotion), it tells both when it is
-// done.
+// A second request while the front ends stop (by SIGTERM, or in a demotion) gets the same result.
 void ConfiguredFrontEnds::stop_nbd(std::function<void(Status)> done) {
   if (!nbd_ || nbd_stopped_) return later(std::move(done), {});
   nbd_waiting_.push_back(std::move(done));
@@ -168,14 +168,14 @@ void ConfiguredFrontEnds::stop_nbd(std::function<void(Status)> done) {
   });
 }
 
-// The device first: it is the one that can refuse, and then nothing must have changed.
+// The device first, since it can refuse, and nothing else must have changed then.
 void ConfiguredFrontEnds::stop(bool force, std::function<void(Status)> done) {
   if (!device_ || (device_gone_ && !aborting_)) return stop_nbd(std::move(done));
   if (force || aborting_) {
     aborting_ = device_gone_ = true;
     return device_->abort([this, done = std::move(done)] { stop_nbd(done); });
   }
-  // A demotion and a SIGTERM may meet: one of them stops it, both hear how that went.
+  // A demotion and a SIGTERM may come together: one of them stops the front ends, and both get the result.
   device_waiting_.push_back(std::move(done));
   if (device_waiting_.size() > 1) return;
   device_->stop([this](Status s) {

@@ -24,7 +24,7 @@ constexpr std::uint64_t index_bytes_per_block = 512;  // hash tables half empty,
                                                       // zero extents and their splits
 constexpr std::uint64_t record_bytes = sizeof(core::LogRecord);
 constexpr std::uint64_t record_journal_bytes = 2 * block_size;  // at least, but for epochs
-constexpr std::uint64_t callers_bytes = 32u << 20;              // connections that have not proved themselves
+constexpr std::uint64_t callers_bytes = 32u << 20;   // connections before the end of their handshake
 constexpr std::uint64_t process_bytes = 128u << 20;  // a dozen threads with 8 MiB of locked stack each
 
 std::uint64_t of_clients(const VolumeSettings& s) {
@@ -35,7 +35,7 @@ std::uint64_t of_clients(const VolumeSettings& s) {
   }
   if (!s.fuse_file.empty()) {
     fuse::FuseOptions o;
-    // As many again may be waited for by their callers, instead of in the background.
+    // The same number may be waited for by their callers, and not in the background.
     bytes += 2 * o.max_background * std::uint64_t{ports::io_max_length} + o.retained_buffer_bytes;
   }
   if (!s.ublk_device.empty()) {

@@ -40,10 +40,10 @@ void Performer::perform(core::ArchiveTail& tail) {
 }
 
 void Performer::perform(core::ArbiterRequest& r) {
-  if (parts_.arbiter) parts_.arbiter->ask(std::move(r));  // there is none any more at the very end
+  if (parts_.arbiter) parts_.arbiter->ask(std::move(r));  // null at the end
 }
 
-// A refused connection is tried again, with the same words.
+// A refused connection is tried again, and gets the same text.
 void Performer::perform(const core::Notice& n) {
   using enum core::NoticeKind;
   bool once = n.kind == other || n.kind == refused || n.kind == split_brain;
@@ -52,7 +52,7 @@ void Performer::perform(const core::Notice& n) {
   if (n.kind == connected || n.kind == resync_begun) resyncs_.begin();
 }
 
-// A promotion is done when its device is there.
+// A promotion is complete when its device exists.
 void Performer::perform(const core::CommandDone& c) {
   CommandDesk::Reply reply = parts_.commands.take(c.token);
   if (!reply) return;

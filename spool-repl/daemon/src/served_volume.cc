@@ -14,12 +14,12 @@ void ServedVolume::run(const std::function<void()>& before_control,
                        const std::function<void(Status)>& started) {
   if (Status ready = set_up(before_control); !ready) {
     if (ready.error().code != Errc::unavailable)
-      remove_stale_link(settings_);  // else the one that serves it may have made it
+      remove_stale_link(settings_);  // otherwise the process that serves the volume may have made it
     if (reporter_) reporter_->note_failed_start(ready.error().message);
     tear_down();
     return started(ready);
   }
-  core().tick(loop_->now());  // it must know the time before anything has a deadline
+  core().tick(loop_->now());  // it needs the time before the first deadline
   try_promotion();
   turn();
   front_ends_->report_start(started);
@@ -50,7 +50,7 @@ Status ServedVolume::set_up(const std::function<void()>& before_control) {
   return {};
 }
 
-// The files first: where another process has them, nothing else of this volume is touched.
+// The files first: if another process has them, nothing else of this volume is changed.
 Status ServedVolume::open() {
   TL_TRY_ASSIGN(Storage storage, open_storage(settings_));
   remove_stale_link(settings_);
@@ -97,7 +97,7 @@ Status ServedVolume::join_parts() {
   return {};
 }
 
-// Front ends may still have requests here if the loop itself failed: all of them are answered first.
+// Front ends may still have requests if the loop has failed. All of them are answered first.
 void ServedVolume::tear_down() {
   if (!performer_) {
     links_.reset();
@@ -106,13 +106,13 @@ void ServedVolume::tear_down() {
   performer_->end_arbiter();
   if (front_ends_->current() && !stopper_->state().is_ended()) fail_requests();
   drain_disk();
-  turn();  // hands out what the last of them completed
+  turn();  // reports the last completions
   loop_->set_turn_hook(nullptr);
   front_ends_->end();
   performer_->end_archiver();
   control_.reset();
   links_.reset();
-  drain_disk();  // operations still under way refer to the arena: they end before it goes
+  drain_disk();  // operations in flight use the arena, so they end first
 }
 
 void ServedVolume::drain_disk() {
@@ -120,14 +120,14 @@ void ServedVolume::drain_disk() {
   }
 }
 
-// The other volumes of this process go on. Who has started this one sees it once the thread has ended.
+// The other volumes of this process continue. The thread's owner detects its end.
 void ServedVolume::fail_volume(const std::string& why, bool tell) {
   failure_ = why;
   failed_ = true;
   if (tell) reporter_->warn("failed", why);
 }
 
-// The turn's beginning would wait once more.
+// The begin of the turn would wait again.
 void ServedVolume::stop_loop() {
   loop_->post([this] { loop_->stop(); });
 }
@@ -148,7 +148,7 @@ void ServedVolume::arm_tick() {
   if (!next || (tick_timer_ != 0 && tick_at_ <= *next)) return;
   if (tick_timer_ != 0) loop_->cancel(tick_timer_);
   tick_at_ = *next;
-  tick_timer_ = loop_->after(*next - loop_->now(), [this] { tick_timer_ = 0; });  // the turn does the rest
+  tick_timer_ = loop_->after(*next - loop_->now(), [this] { tick_timer_ = 0; });  // the turn follows
 }
 
 void ServedVolume::leave_failed_disk() {
@@ -161,7 +161,7 @@ void ServedVolume::leave_failed_disk() {
 
 // ---- roles, commands, stopping
 
-// The reason why it is not granted shows in status.
+// `status` has the reason of a refusal.
 void ServedVolume::try_promotion() {
   auto attempt = roles_.attempt(core().status(), performer_->arbiter() != nullptr, is_stopping());
   if (attempt == Roles::Attempt::never) return;

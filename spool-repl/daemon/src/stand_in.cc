@@ -68,7 +68,7 @@ Result<std::string> StandIn::answer(const std::string& command) const {
   return fail(Errc::unavailable, "the volume is {}{}{}", trouble, why_ ? "; " : "", why_ ? way_out : "");
 }
 
-// Ends early where it cannot even do that, perhaps for the reason that the volume itself is not served for.
+// Ends early if it cannot listen, perhaps for the reason that stops the volume.
 void StandIn::serve() {
   OsClock clock;
   auto loop = io::UringLoop::create(clock, {.entries = 64});

@@ -23,7 +23,7 @@ const char* name_of(core::ConnectionState s) {
   }
   return "?";
 }
-// A connection over which a resync runs is called by what the other side is in it.
+// A connection with a running resync is named after the other side's part in it.
 const char* name_of(const core::PeerStatus& p) {
   return p.sync_target ? "SyncTarget" : p.sync_source ? "SyncSource" : name_of(p.connection);
 }
@@ -34,8 +34,8 @@ const char* name_of(core::Role r) {
   return r == core::Role::primary ? "Primary" : "Secondary";
 }
 
-// Whether somebody bears out what the log here says of the set: a primary, or all other members. Who is cut
-// off may have been left out.
+// Whether a primary, or all other members, confirm the set in this replica's log. A replica without
+// connections may have been removed from the set.
 bool is_confirmed(const core::VolumeStatus& s) {
   if (s.role == core::Role::primary) return true;
   bool all_here = true;
@@ -47,8 +47,8 @@ bool is_confirmed(const core::VolumeStatus& s) {
   return all_here;
 }
 
-// UpToDate: has every record that there is. Consistent: whole, and whether that is all nobody says. What a
-// peer has is known while it is connected only.
+// UpToDate: has every record. Consistent: complete content, but perhaps not the newest. A peer's content is
+// known only while it is connected.
 const char* disk_of(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   if (s.failed) return "Failed";
@@ -103,7 +103,8 @@ std::uint64_t seconds_since(const core::VolumeStatus& s, const core::PeerStatus&
       std::chrono::duration_cast<std::chrono::seconds>(s.now - p.since).count());
 }
 
-// What is known of a peer, and since when. Of one that is away the log says only whether it was counted.
+// The known state of a peer, and since when. For an unconnected peer, the log shows only whether it was
+// counted as in sync.
 std::string membership_text(const core::VolumeStatus& s, const core::PeerStatus& p) {
   if (is_in_sync(s, p)) return "  in sync";
   std::string text;
@@ -117,7 +118,7 @@ std::string membership_text(const core::VolumeStatus& s, const core::PeerStatus&
   return text;
 }
 
-// The protocol-C peers that do not have everything that is acknowledged.
+// The peers with protocol C that lack acknowledged writes.
 std::string left_out(const core::VolumeStatus& s) {
   std::string ids;
   for (const auto& p : s.peers)
@@ -132,7 +133,7 @@ std::string waiting_text(const core::VolumeStatus& s) {
   return "waits to be promoted: " + s.waits_for;
 }
 
-// What the oldest request may wait for, of what can be told from here.
+// Possible reasons of the oldest request's wait, as far as this node knows them.
 std::string unconfirmed(const core::VolumeStatus& s) {
   std::string ids;
   for (const auto& p : s.peers)
@@ -183,7 +184,7 @@ std::string state_line(const NodeView& v) {
   return "serving" + slow;
 }
 
-// Nothing to be told of what waits for a moment.
+// Short waits are not reported.
 std::string wait_text(const NodeView& v) {
   bool said = !v.status.failed && !v.device_lost && !v.status.suspended && is_stalled(v);
   return said || v.oldest_wait < std::chrono::seconds(1) ? "" : "; " + waited_text(v.oldest_wait);
@@ -197,7 +198,7 @@ MemoryBound bound_of(const NodeView& v) {
   return memory_bound(v.settings, v.volume_bytes, v.status.journal_size);
 }
 
-// What is always there, or comes with content, and what comes with load only.
+// The memory that is always allocated, that grows with content, and that grows with load.
 std::string memory_line(const NodeView& v) {
   MemoryBound m = bound_of(v);
   std::string load;
@@ -223,7 +224,7 @@ void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net,
       peer.connection = core::ConnectionState::StandAlone;
       peer.why = "disconnected by the administrator";
     } else if (std::string trouble = net.trouble(peer.id); !trouble.empty()) {
-      // Another reason may have come since that handshake.
+      // The reason may have changed since that handshake.
       bool outdated = peer.why == (known == unfit.end() ? "" : known->second);
       if (peer.connection == core::ConnectionState::Connecting || outdated) peer.why = trouble;
     }
@@ -305,7 +306,7 @@ std::string status_line(const NodeView& v) {
 
 namespace {
 
-// null: nothing is resynchronized over this connection.
+// null: no resync on this connection.
 json::value resync_json(const NodeView& v, const core::PeerStatus& p) {
   auto r = v.resyncs.of(p, v.volume_bytes / block_size);
   if (!r) return nullptr;

@@ -45,7 +45,7 @@ void Stopper::drain() {
   keep_turning();
 }
 
-// Nothing may happen any more that would bring a turn.
+// A turn is requested, since no later event may cause one.
 void Stopper::keep_turning() {
   if (!stopping_.is_ended()) loop_.after(drain_turn, [this] { keep_turning(); });
 }

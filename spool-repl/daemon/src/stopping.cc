@@ -33,7 +33,7 @@ Stopping::Next Stopping::front_ends_stopped(const Status& stopped, Instant now) 
   if (is_draining()) return Next::nothing;
   if (stopped) return drain(now);
   const auto* trying = std::get_if<Trying>(&state_);
-  if (!trying) return Next::nothing;  // force was asked for meanwhile
+  if (!trying) return Next::nothing;  // force was requested meanwhile
   if (trying->force) return force();
   state_ = Refused{stopped.error().message +
                    ". Unmount it first; asked once more, the device is taken away from its users"};

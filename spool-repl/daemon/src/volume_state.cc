@@ -15,7 +15,7 @@ bool is_filled(const PeerStatus& p) {
   return p.sync_target || p.sync_source || p.inconsistent;
 }
 
-// Connected, it is on its way to be a member again, whether by a resync or by records.
+// A connected replica becomes a member again, by a resync or by records.
 bool is_left_out(const PeerStatus& p) {
   return !p.in_sync && p.protocol == core::Protocol::C;
 }

@@ -88,7 +88,7 @@ void VolumeSupervisor::run() {
     Instant begun = clock.now();
     auto failed = serve_once();
     if (!failed || ends()) return set(Ended{failed.has_value()});
-    // One that fails again and again is not tried every few seconds: its peers wait for it each time.
+    // A volume that fails repeatedly is tried less often, since its peers wait for it each time.
     if (failed->was_served && clock.now() - begun >= last_retry) pause = first_retry;
     failed->was_served = was_served_;
     if (said != failed->why.message)
@@ -109,11 +109,11 @@ void VolumeSupervisor::run() {
   set(Ended{});
 }
 
-// `was_served` of the answer: in this attempt. Nothing: it ended as it was asked to.
+// was_served: in this attempt. Empty: it ended as requested.
 std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
   VolumeSettings now = settings();
   if (stands_down_) now.role = core::Role::secondary, now.role_as_before = false;
-  // Until then the stand-in answers: a start may take its time, and fail again.
+  // The stand-in answers until then, since a start may take time, and may fail again.
   has_control_ = false;
   auto take_over = [this] {
     std::lock_guard lock(stand_in_mutex_);
@@ -156,7 +156,7 @@ void VolumeSupervisor::stand_in(const Error& why) {
   make_stand_in(std::move(now), why);
 }
 
-// Where there is no thread for it, the log has said what is wrong; the other volumes have theirs.
+// Without a thread, the log has the error, and the other volumes have their threads.
 void VolumeSupervisor::make_stand_in(VolumeSettings settings, std::optional<Error> why) {
   try {
     stand_in_ = std::make_unique<StandIn>(std::move(settings), std::move(why));
