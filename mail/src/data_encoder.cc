@@ -29,7 +29,7 @@ void DataEncoder::put_lone_cr(std::string& out) {
   line_begins_ = false;
 }
 
-// A CR at the very end is half of a line end where it is not to become a blank.
+// A CR at the very end is completed to a line end, unless it is to become a blank.
 void DataEncoder::end_line(std::string& out) {
   if (cr_ && lone_cr_ == LoneCr::blank) put_lone_cr(out);
   if (!line_begins_ || cr_) out += "\r\n";

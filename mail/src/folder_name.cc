@@ -29,7 +29,7 @@ class Base64 {
     out_ += "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+,"[value & 63];
   }
   std::string& out_;
-  std::uint32_t bits_ = 0;  // the newest 32; held_ of them are still to be written
+  std::uint32_t bits_ = 0;  // the newest 32 bits, of which held_ are not written yet
   int held_ = 0;
 };
 
@@ -44,7 +44,7 @@ char32_t decode(std::string_view character) {
   return out;
 }
 
-// All of a run of characters that do not stand for themselves; returns what is behind it.
+// Encodes a run of characters that need encoding. Returns the rest of the text.
 std::string_view encode_run(std::string_view text, std::string& out) {
   out += '&';
   Base64 base64(out);

@@ -29,7 +29,7 @@ std::vector<std::string> words_of(std::string_view line) {
 
 LmtpOffer read_offer(const std::vector<std::string>& lhlo_lines) {
   LmtpOffer out;
-  for (std::size_t i = 1; i < lhlo_lines.size(); ++i) {  // the first one greets
+  for (std::size_t i = 1; i < lhlo_lines.size(); ++i) {  // the first line is the greeting
     std::vector<std::string> words = words_of(lhlo_lines[i]);
     if (words.empty()) continue;
     for (auto [name, flag] : {std::pair("PIPELINING", &LmtpOffer::pipelining),

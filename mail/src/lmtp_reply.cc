@@ -14,7 +14,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The beginning of what came, fit for a message.
+// The begin of the input, in a form for messages.
 std::string shown(std::string_view line) {
   constexpr std::size_t shown_max = 80;
   std::string out(line.substr(0, shown_max));
@@ -46,7 +46,7 @@ Status LmtpReplyParser::take_line(std::string_view line, bool& complete) {
   return {};
 }
 
-// Lines end with LF; a CR before it goes too.
+// Lines end with LF. A CR before it is removed too.
 Result<std::optional<LmtpReply>> LmtpReplyParser::next() {
   std::size_t begin = 0;
   bool complete = false;

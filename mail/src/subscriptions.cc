@@ -22,7 +22,7 @@ bool has_line(std::string_view file, std::string_view line) {
 std::optional<std::string> add_subscription(std::string_view file, std::string_view folder) {
   std::string out(file);
   if (out.empty()) out = std::string(version_2) + "\n";
-  if (!out.ends_with('\n')) out += '\n';  // before its version is looked at
+  if (!out.ends_with('\n')) out += '\n';  // before the version is checked
   std::string line(folder.substr(1));
   if (out.starts_with(version_2)) std::ranges::replace(line, '.', '\t');
   if (has_line(out, line)) return std::nullopt;

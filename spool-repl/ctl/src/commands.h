@@ -1,4 +1,4 @@
-// The commands of `spool-repl` that are more than a line.
+// The larger commands of `spool-repl`.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ enum Exit : int {
   exit_ok = 0,
   exit_failed = 1,
   exit_suspended = 2,
-  exit_incomplete = 2,  // of `salvage`: done, and something was left; the report names it
+  exit_incomplete = 2,  // of `salvage`: complete, but some mail was left, which the report names
   exit_volume_failed = 3,
   exit_split_brain = 4,
   exit_no_primary = 5,
@@ -32,24 +32,26 @@ struct NodeOptions {
   std::string command, config = "/etc/twinloft/spool-repl.toml", volume;
   bool json = false, force = false, accept_loss = false, adopt = false, overwrite = false, watch = false,
        follow = false, syntax = false;
-  std::uint64_t since = 0;  // events: only those behind this number
+  std::uint64_t since = 0;  // events: only those after this number
 };
 
 int report(const Error& error, int exit_code);  // a line for each line of the message
-int exit_of_answer(const Error& error);         // of what a server process answered
+int exit_of_answer(const Error& error);         // of an answer of a server process
 
-// Both are for the volume that is named, or for all.
+// Both are for the named volume, or for all volumes.
 int status(const daemon::NodeSettings& node, const NodeOptions& options);
 int events(const daemon::NodeSettings& node, const NodeOptions& options);
 
-// Serves every volume of the node until SIGTERM or SIGINT. A second signal takes devices away that are still
-// in use. SIGHUP reads `path` again.
+// Serves every volume of the node until SIGTERM or SIGINT. A second signal takes devices away, also from
+// their users. SIGHUP reads `path` again.
 int serve(const daemon::NodeSettings& node, const std::string& path);
 
-// What comes behind `spool-repl journal`. Offline; needs a configuration only where a volume is named.
+// arguments: after `spool-repl journal`. Works without a server, and needs a configuration only for a named
+// volume.
 int journal_command(const std::vector<std::string>& arguments);
 
-// What comes behind `spool-repl salvage`, and behind its two parts. Extraction is offline.
+// arguments: after `spool-repl salvage`, and after the words of its two parts. Extraction works without a
+// server.
 int salvage_command(const std::vector<std::string>& arguments);
 int salvage_extract(const std::vector<std::string>& arguments);
 int salvage_deliver(const std::vector<std::string>& arguments);

@@ -1,4 +1,4 @@
-// `spool-repl journal`: looks at the journal of a replica that is not being served, and makes images from it.
+// `spool-repl journal`: shows the journal of a replica that is not served, and makes images from it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -104,7 +104,7 @@ Result<Lsn> parse_lsn(const std::string& text, const journal::History& history) 
   return lsn;
 }
 
-// The image is a new file, so that nothing is ever overwritten by mistake; a failed one is removed.
+// The image is a new file, so that no file is overwritten by mistake. A failed image is removed.
 Result<journal::CutReport> write_image(const journal::History& history, Lsn lsn, const std::string& path) {
   io::DirectFile file;
   file.path = path;

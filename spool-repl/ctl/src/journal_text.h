@@ -1,4 +1,4 @@
-// What `spool-repl journal` prints.
+// The output of `spool-repl journal`.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace twinloft::repl::ctl {
 struct JournalReport {
   const std::string& path;
   const journal::Listing& listing;
-  std::optional<Status> data_area;  // whether it fits; nullopt: it was not looked at
+  std::optional<Status> data_area;  // whether it fits; nullopt: not checked
   bool in_use = false;
 };
 

@@ -32,7 +32,7 @@ int create(const daemon::NodeSettings& node, const NodeOptions& options) {
                 exit_usage);
 }
 
-// Long: a demotion brings everything to the other replicas first.
+// A long time: a demotion sends all writes to the other replicas first.
 constexpr Duration role_change_time_max = std::chrono::minutes(2);
 
 int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
@@ -77,7 +77,7 @@ bool is_general(std::string_view option) {
          option == "version";
 }
 
-// Each option belongs to some commands: with another one it would be ignored.
+// Each option belongs to some commands. With another command it would be ignored, so it is refused.
 std::optional<std::string> misplaced(const po::variables_map& found, const std::string& command) {
   for (const auto& [name, value] : found) {
     if (!is_general(name) && !value.defaulted() && !takes_option(command, name))
@@ -86,7 +86,7 @@ std::optional<std::string> misplaced(const po::variables_map& found, const std::
   return std::nullopt;
 }
 
-// The first word that is no option: what was meant, also where the options cannot be read.
+// The first word that is not an option: the intended command, also if the options cannot be read.
 std::string command_of(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string_view word = argv[i];
@@ -118,7 +118,7 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
   po::variables_map found;
-  // Whole names only: what is typed today must not mean something else once there is another option.
+  // Only complete names, so that a later option does not change the meaning of an abbreviation.
   auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     po::store(po::command_line_parser(argc, argv).options(all).positional(positional).style(style).run(),
@@ -130,7 +130,7 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   } catch (const po::error& e) {
     return complain_usage(e.what(), command_of(argc, argv));
   }
-  if (!since.empty())  // Boost makes a large number of "-1"
+  if (!since.empty())  // Boost converts "-1" to a large number
     if (auto [end, ec] = std::from_chars(since.data(), since.data() + since.size(), out.since);
         ec != std::errc() || end != since.data() + since.size())
       return complain_usage(fmt::format("--since: expected the number of an event, not \"{}\"", since),
@@ -153,7 +153,7 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   return std::nullopt;
 }
 
-// Some commands have options of their own; what stands before them is kept.
+// Some commands have their own options. Earlier arguments are kept.
 std::optional<std::vector<std::string>> arguments_of(std::string_view command, int argc, char** argv) {
   std::vector<std::string> all(argv + 1, argv + argc);
   auto word = all.begin();
@@ -166,7 +166,7 @@ std::optional<std::vector<std::string>> arguments_of(std::string_view command, i
 
 int run(int argc, char** argv) {
   log_set_program("spool-repl");
-  if (command_of(argc, argv) != "serve")  // which has a use for one of them
+  if (command_of(argc, argv) != "serve")  // `serve` handles one of them
     for (int number : {SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
   if (auto journal = arguments_of("journal", argc, argv)) return journal_command(*journal);
   if (auto salvage = arguments_of("salvage", argc, argv)) return salvage_command(*salvage);

@@ -1,4 +1,4 @@
-// The files of a replica that is not being served, for the commands that look at them without a server.
+// The files of a replica that is not served, for commands that read them without a server.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ struct OpenFile {
   bool in_use = false;
 };
 
-// Opens for reading, and finds out whether a process writes it: such a process has it locked, or claimed if
-// it is a device. As long as it is open nobody can begin to.
+// Opens a file for reading, and finds out whether a process writes to it, by the process's lock, or its
+// claim of a device. While the file is open, no process can begin to write.
 Result<OpenFile> open_for_reading(const std::string& path);
 
 std::unexpected<Error> being_served(const OpenFile& file);
-int exit_code_of(const Error& error);  // of a command that needs the replica for itself
+int exit_code_of(const Error& error);  // of a command that needs the replica alone
 
-// Fills in what the command line leaves to the configuration: `journal` and `data` where they are empty.
-// Errc::not_found where the configuration has no such volume. What was found there is returned.
+// Sets an empty `journal` or `data` from the configuration. Returns the volume's settings. Errors:
+// Errc::not_found (the configuration has no such volume).
 Result<daemon::VolumeSettings> files_of(const std::string& config, const std::string& volume,
                                         std::string& journal, std::string& data);
 

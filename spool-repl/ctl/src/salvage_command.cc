@@ -1,4 +1,4 @@
-// `spool-repl salvage`: which part of it is asked for.
+// `spool-repl salvage`: selects its part.
 #include <fmt/format.h>
 
 #include "command_line.h"

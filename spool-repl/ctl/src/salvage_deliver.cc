@@ -1,4 +1,4 @@
-// `spool-repl salvage deliver`: on the winner of a split brain, delivers the mail of the loser's bundle, each
+// `spool-repl salvage deliver`: delivers the mail of the loser's bundle on the winner of a split brain, each
 // message once.
 #include <fmt/format.h>
 #include <sys/un.h>

@@ -1,5 +1,5 @@
-// `spool-repl salvage extract`: on the losing side of a split brain, puts the mail that came after the
-// parting into a bundle.
+// `spool-repl salvage extract`: writes the mail that came after the parting into a bundle, on the losing
+// side of a split brain.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -107,7 +107,7 @@ std::optional<int> read_config(Options& o) {
   return std::nullopt;
 }
 
-// ---- what there is to say
+// ---- the output
 
 void show_progress(const salvage::ExtractProgress& p) {
   constexpr std::uint64_t width = 30;
@@ -166,7 +166,7 @@ std::string json_of(const Options& o, const Outcome& out) {
 
 // ---- the work
 
-// The overlay goes where the bundle goes: there has to be room there anyway.
+// The overlay is in the bundle's directory, which needs room in any case.
 std::string overlay_directory(const Options& o) {
   if (!o.overlay.empty()) return o.overlay;
   std::filesystem::path bundle(o.extract.bundle);
@@ -206,7 +206,7 @@ Result<Outcome> extract(Options& o) {
   TL_TRY_ASSIGN(journal::Image image, history.image(history.last()));
   TL_TRY_ASSIGN(auto mounted, snapshot::MountedImage::mount(image, overlay_directory(o)));
   out.file_system = mounted->type();
-  // What the file system's own recovery wrote counts too: with data=journal a message may lie in its journal
+  // Writes of the file system's own recovery count too: with data=journal, a message may be in its journal
   // alone.
   auto after_parting = [&](int fd) -> Result<bool> {
     if (!out.written) return true;

@@ -40,7 +40,7 @@ std::string place(const Message& m) {
   return fmt::format("{}{}/{}", m.folder.empty() ? "" : m.folder + "/", m.in_new ? "new" : "cur", m.name);
 }
 
-// LMTP knows neither folders nor flags.
+// LMTP has neither folders nor flags.
 bool loses_its_place(const DeliveryReport& shown, std::size_t i) {
   const Message& m = shown.manifest.messages[shown.report.messages[i].message];
   Fate fate = shown.report.messages[i].fate;

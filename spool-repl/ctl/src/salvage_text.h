@@ -1,4 +1,4 @@
-// What `spool-repl salvage deliver` prints.
+// The output of `spool-repl salvage deliver`.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ struct DeliveryReport {
   const salvage::DeliverReport& report;
   bool by_lmtp = false;
   bool dry_run = false;
-  bool problems_accepted = false;  // those of the extraction
+  bool problems_accepted = false;  // the problems of the extraction
 };
 
-// `all`: every message, not only those that somebody has to see to.
+// all: every message. Otherwise only messages that need an operator.
 std::string delivery_text(const DeliveryReport& shown, bool all);
 std::string delivery_json(const DeliveryReport& shown);
 

@@ -1,4 +1,4 @@
-// `serve`: every volume of the configuration, each on its own, until SIGTERM or SIGINT.
+// `serve`: serves every volume of the configuration, each independently, until SIGTERM or SIGINT.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ using daemon::VolumeSupervisor;
 constexpr Duration ready_time_max = std::chrono::minutes(1);
 constexpr Duration own_status_time = std::chrono::seconds(2);
 
-// A file system rests on this process: no signal ends it without a word. SIGQUIT stays.
+// A file system depends on this process: no signal ends it without a log line, except SIGQUIT.
 sigset_t blocked_signals() {
   sigset_t out;
   sigemptyset(&out);
@@ -43,7 +43,7 @@ sigset_t blocked_signals() {
   return out;
 }
 
-// A process that block I/O runs through must not wait for block I/O to get memory.
+// A process in the path of block I/O must not wait for block I/O to get memory.
 void keep_out_of_reclaim() {
   if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
     log_warning(
@@ -54,9 +54,10 @@ void keep_out_of_reclaim() {
                 fail_errno(errno, "not locked").error().message);
 }
 
-// Starting again does not help before somebody has changed something.
+// Another start fails until the configuration or a file is changed.
 bool is_configuration(const Error& e) {
-  bool missing = e.code == Errc::not_found && e.sys == 0;  // of what is stored; a file may come with its disk
+  bool missing = e.code == Errc::not_found && e.sys == 0;  // a part of the stored volume is missing; a
+                                                           // missing file may come with its disk
   return missing || e.code == Errc::corrupt || e.code == Errc::invalid || e.code == Errc::denied ||
          e.code == Errc::conflict;
 }
@@ -119,7 +120,7 @@ class Node {
       on_signal(static_cast<int>(info.ssi_signo));
   }
 
-  // After each change of a volume.
+  // Called after each change of a volume.
   void look() {
     if (!ready_ && !stopping_ && all<VolumeSupervisor::Failed>()) return give_up();
     bool waited = clock_.now() - started_ >= ready_time_max;
@@ -150,8 +151,8 @@ class Node {
     return out;
   }
 
-  // Nothing could be started at all: the exit code says so to the service manager, and nothing is served that
-  // this would end.
+  // No volume could be started: the exit code reports this to the service manager. No served volume ends by
+  // this.
   void give_up() {
     bool configuration = true;
     for (const auto& v : volumes_)
@@ -175,7 +176,7 @@ class Node {
     }
   }
 
-  // A second signal asks for the devices to go, mounted or not.
+  // A second signal takes the devices away, also mounted devices.
   void stop(bool force) {
     if (!std::exchange(stopping_, true)) {
       if (count<VolumeSupervisor::Failed>() > 0) result_ = exit_failed;

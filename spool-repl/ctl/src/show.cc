@@ -1,4 +1,4 @@
-// `status` and `events`: what the server process says, once or again and again.
+// `status` and `events`: print the server process's answer, once or repeatedly.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<daemon::VolumeSettings> chosen(const daemon::NodeSettings& node, con
   return out;
 }
 
-// A crowd of callers passes, and nothing is done twice by asking again.
+// Tries again while the server has too many callers. A second request for reading has no further effect.
 Result<std::string> ask_to_read(const std::string& path, const std::string& question) {
   constexpr int attempts = 10;
   for (int i = 1;; ++i) {
@@ -43,8 +43,8 @@ Error named(const daemon::VolumeSettings& v, const Error& e) {
   return {e.code, fmt::format("volume {}: {}", v.name, e.message), e.sys};
 }
 
-// "state" comes from our own serializer, so a search is enough to see it. The first of the table is the
-// worst.
+// "state" comes from the serializer of this project, so a search finds it. The first state of the table is
+// the worst.
 constexpr std::pair<std::string_view, Exit> states[] = {
     {"failed", exit_volume_failed}, {"split-brain", exit_split_brain}, {"suspended", exit_suspended},
     {"stalled", exit_stalled},      {"starting", exit_starting},       {"no-primary", exit_no_primary},
@@ -56,7 +56,7 @@ Exit state_of(const std::string& json) {
   return exit_failed;
 }
 
-// exit_unavailable, and what is no state, is worse than any state.
+// exit_unavailable, and an unknown state, are worse than any state.
 int worse(int a, int b) {
   auto rank = [](int code) {
     auto found = std::find_if(std::begin(states), std::end(states),
@@ -66,7 +66,7 @@ int worse(int a, int b) {
   return rank(a) < rank(b) ? a : b;
 }
 
-// Red for what stops the volume, yellow for what has less than it should.
+// Red for states in which the volume stops, yellow for a lack of redundancy.
 std::string_view colour_of(std::string_view line) {
   for (std::string_view bad : {"SUSPENDED", "FAILED", "SPLIT BRAIN", "STALLED"})
     if (line.find(bad) != line.npos) return "\033[1;31m";
@@ -76,7 +76,7 @@ std::string_view colour_of(std::string_view line) {
   return "";
 }
 
-// Line by line over what stands there: clearing the screen first would flicker.
+// Overwrites the lines, since clearing the screen first would flicker.
 void redraw(std::string_view text) {
   std::string out = "\033[H";
   while (!text.empty()) {
@@ -89,7 +89,7 @@ void redraw(std::string_view text) {
   std::fflush(stdout);
 }
 
-// On a terminal a picture that is kept true, else a line a second for each volume.
+// On a terminal, a screen that is updated. Otherwise a line for each volume every second.
 int watch(const std::vector<daemon::VolumeSettings>& volumes, const NodeOptions& options) {
   bool picture = !options.json && ::isatty(STDOUT_FILENO) == 1;
   const char* question = options.json ? "status json" : picture ? "status" : "status line";
@@ -108,17 +108,17 @@ int watch(const std::vector<daemon::VolumeSettings>& volumes, const NodeOptions&
       redraw(all);
     else
       fmt::print("{}", all);
-    if (std::fflush(stdout) != 0) return exit_failed;  // nobody reads it any more
+    if (std::fflush(stdout) != 0) return exit_failed;  // the reader has ended
     std::this_thread::sleep_for(look_every);
   }
 }
 
 struct Page {
-  std::uint64_t last = 0;  // number of the newest event there is
+  std::uint64_t last = 0;  // number of the newest event
   std::string text;
 };
 
-// From the process that serves the volume; else from the file.
+// From the process that serves the volume, or otherwise from the file.
 Result<Page> page_of(const daemon::VolumeSettings& v, std::uint64_t since, bool json) {
   auto reply = ask_to_read(v.control, fmt::format("events {}{}", since, json ? " json" : ""));
   if (!reply && reply.error().code != Errc::unavailable) return std::unexpected(reply.error());
@@ -175,7 +175,7 @@ int events(const daemon::NodeSettings& node, const NodeOptions& options) {
       }
       if (volumes.size() > 1 && !options.json && !page->text.empty()) fmt::print("{}:\n", v.name);
       fmt::print("{}", page->text);
-      seen[v.name] = page->last;  // smaller than before where the files were removed
+      seen[v.name] = page->last;  // smaller than before if the files were removed
     }
     if (std::fflush(stdout) != 0) return exit_failed;
     if (!options.follow) return result;

@@ -10,7 +10,7 @@ namespace {
 struct Command {
   std::string_view name, arguments, summary;
   std::vector<std::string_view> options;
-  std::string_view text;  // behind the first line and the summary
+  std::string_view text;  // after the first line and the summary
 };
 
 constexpr std::string_view config_option = "  --config FILE        default /etc/twinloft/spool-repl.toml\n";

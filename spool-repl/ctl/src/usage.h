@@ -1,4 +1,4 @@
-// What `spool-repl --help` and `spool-repl COMMAND --help` print, and which options a command has.
+// The output of `spool-repl --help` and `spool-repl COMMAND --help`, and the options of each command.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace twinloft::repl::ctl {
 
-// Of the command; of the whole program where there is no such command.
+// The usage of the command. For an unknown command, of the whole program.
 std::string usage_of(std::string_view command);
 
-// Whether the command has this option, beside --config, --help and --version. False for what is no command.
+// Whether the command has this option, besides --config, --help and --version. False for an unknown command.
 bool takes_option(std::string_view command, std::string_view option);
 bool is_command(std::string_view command);
 std::vector<std::string> command_names();
