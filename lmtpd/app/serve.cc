@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -21,6 +21,7 @@
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "twinloft/lmtpd/process/confine.h"
+#include "twinloft/lmtpd/process/control_channel.h"
 #include "twinloft/lmtpd/process/privileges.h"
 #include "twinloft/lmtpd/route/router.h"
 #include "users.h"
@@ -201,17 +202,49 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   return {};
 }
 
-void obey(ServerCommand command, Server& server) {
-  switch (command) {
-    case ServerCommand::drain:
-      return server.drain();
-    case ServerCommand::stop:
-      return server.stop();
-    case ServerCommand::abort:
-      log_warning("told again to stop: deliveries under way are aborted");
-      return server.abort();
+// This process's end of the control channel. What the supervisor says and cannot be read changes nothing.
+class Control {
+ public:
+  Control(int channel, Generation generation) : channel_(channel), generation_(generation) {}
+
+  int channel() const { return channel_; }
+  bool say(const FromServer& message, WhenFull when_full = WhenFull::wait) const {
+    return send_packet(channel_, encode_message(message), when_full);
   }
-}
+  bool say_ready() const { return say(ServerReady{generation_}); }
+  // False: the supervisor is gone.
+  bool obey_next(Server& server) const {
+    std::vector<std::byte> packet;
+    switch (receive_packet(channel_, packet)) {
+      case Heard::nothing:
+        return true;
+      case Heard::end:
+        return false;
+      case Heard::packet:
+        break;
+    }
+    auto message = decode_to_server(packet);
+    if (!message)
+      log_error("from the supervisor: {}", message.error().message);
+    else if (*message)
+      std::visit([&](const auto& order) { obey(order, server); }, **message);
+    return true;
+  }
+
+ private:
+  void obey(const DrainServer& order, Server& server) const {
+    log_info("generation {} serves: generation {} of the configuration drains", order.successor, generation_);
+    server.drain();
+  }
+  void obey(const StopServer&, Server& server) const { server.stop(); }
+  void obey(const AbortServer&, Server& server) const {
+    log_warning("told again to stop: deliveries under way are aborted");
+    server.abort();
+  }
+
+  const int channel_;
+  const Generation generation_;
+};
 
 // A process that this one needs.
 struct Helper {
@@ -237,15 +270,15 @@ std::vector<Helper> helpers_of(Parts& parts) {
 
 // Tells the supervisor, once for each helper that has ended, or gives no sign of life. Without the user
 // database a client that stayed here would only get 451.
-void tell_crippled(int control, Server& server, Helper& helper, std::string_view what) {
+void tell_crippled(const Control& control, Server& server, Helper& helper, std::string_view what) {
   helper.lifeline = -1;
   helper.beat = nullptr;
   log_error("{}, and another process is to take over", what);
   if (helper.for_all) server.hurry();
-  (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
+  (void)control.say(ServerCrippled{});
 }
 
-void look_after(int control, Server& server, Helper& helper, const pollfd& waited) {
+void look_after(const Control& control, Server& server, Helper& helper, const pollfd& waited) {
   if (!helper.beat) return;
   if (waited.revents != 0) return tell_crippled(control, server, helper, helper.gone);
   if (Status alive = helper.beat(); !alive) tell_crippled(control, server, helper, alive.error().message);
@@ -254,31 +287,31 @@ void look_after(int control, Server& server, Helper& helper, const pollfd& waite
 // A process whose event loops hang says nothing, and the supervisor ends it.
 class SignsOfLife {
  public:
-  SignsOfLife(int control, Server& server, const Clock& clock)
+  SignsOfLife(const Control& control, Server& server, const Clock& clock)
       : control_(control), server_(server), clock_(clock), due_(clock.now()) {}
 
   void give() {
     constexpr Duration pause = std::chrono::seconds(5);
     Instant now = clock_.now();
     if (now < due_ || !server_.takes_turns()) return;
-    (void)::send(control_, &server_lives, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)control_.say(ServerLives{}, WhenFull::drop);
     due_ = now + pause;
   }
 
  private:
-  const int control_;
+  const Control& control_;
   Server& server_;
   const Clock& clock_;
   Instant due_;
 };
 
 // Where the supervisor is gone nobody else tells this process to leave.
-void listen_to_supervisor(int control, Parts& parts) {
+void listen_to_supervisor(const Control& control, Parts& parts) {
   constexpr int beat_ms = 1000;
   Server& server = *parts.server;
   SignsOfLife signs(control, server, parts.clock);
   std::vector<Helper> helpers = helpers_of(parts);
-  std::vector<pollfd> waits(helpers.size() + 1, pollfd{control, POLLIN, 0});
+  std::vector<pollfd> waits(helpers.size() + 1, pollfd{control.channel(), POLLIN, 0});
   for (;;) {
     for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
     if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
@@ -287,20 +320,16 @@ void listen_to_supervisor(int control, Parts& parts) {
       look_after(control, server, helpers[i], waits[i + 1]);
     if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
     if (waits[0].revents == 0) continue;
-    char word = 0;
-    ssize_t got = ::recv(control, &word, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return server.stop();
-    obey(static_cast<ServerCommand>(word), server);
+    if (!control.obey_next(server)) return server.stop();
   }
 }
 
-RunEnd run(Parts& parts, int control) {
-  std::thread listening(listen_to_supervisor, control, std::ref(parts));
+RunEnd run(Parts& parts, const Control& control) {
+  std::thread listening(listen_to_supervisor, std::cref(control), std::ref(parts));
   RunEnd end = parts.server->run();
-  (void)::shutdown(control, SHUT_RD);
+  (void)::shutdown(control.channel(), SHUT_RD);
   listening.join();
-  (void)::send(control, &server_is_leaving, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  (void)control.say(ServerLeaving{}, WhenFull::drop);
   return end;
 }
 
@@ -324,15 +353,15 @@ int exit_code_of(const Error& error) {
   return passes ? EX_UNAVAILABLE : EX_CONFIG;
 }
 
-int serve(Config config, std::vector<Listener> listeners, int control) {
+int serve(Config config, std::vector<Listener> listeners, int control_channel, Generation generation) {
+  const Control control(control_channel, generation);
   (void)::prctl(PR_SET_NAME, "lmtpd-server");
   Parts parts;
   if (Status started = start(config, std::move(listeners), parts); !started) {
     log_error("{}", started.error().message);
     return exit_code_of(started.error());
   }
-  if (::send(control, &server_is_ready, 1, MSG_NOSIGNAL) != 1)
-    return EX_SOFTWARE;  // nobody has waited for it
+  if (!control.say_ready()) return EX_SOFTWARE;  // nobody has waited for it
   RunEnd end = run(parts, control);
   return end.in_order() ? 0 : leave(parts, end);
 }

@@ -18,6 +18,8 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "serve.h"
@@ -26,7 +28,10 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
+#include "twinloft/lmtpd/process/control_channel.h"
 #include "twinloft/lmtpd/process/privileges.h"
+#include "twinloft/lmtpd/process/server_messages.h"
+#include "twinloft/lmtpd/process/supervisor.h"
 
 namespace twinloft::lmtpd {
 
@@ -60,6 +65,7 @@ void log_lines(LogLevel level, const std::string& text) {
 // A configuration, and the sockets that it names, open. What several of them name they share.
 struct Setting {
   Config config;
+  Generation generation = 0;
   std::vector<std::shared_ptr<Listener>> listeners;  // in the order of config.listen
 
   std::shared_ptr<Listener> find(const ListenSettings& listen) const {
@@ -163,6 +169,7 @@ class SupervisorProcess {
     pid_t pid;
     Fd control;
     std::shared_ptr<Setting> setting;
+    bool said_nonsense = false;  // as the log knows
   };
 
   Result<std::shared_ptr<Setting>> load(const Setting* before, std::vector<Fd> passed) {
@@ -171,6 +178,7 @@ class SupervisorProcess {
     for (const std::string& warning : setting->config.warnings) log_lines(LogLevel::warning, warning);
     if (setting->config.hostname.empty()) setting->config.hostname = machine_name();
     TL_TRY(open_listeners(*setting, before, std::move(passed)));
+    setting->generation = ++generations_;
     return setting;
   }
 
@@ -232,19 +240,38 @@ class SupervisorProcess {
 
   // What it says comes before its end is seen; of that end the kernel tells more than its socket.
   void hear(ServerId id) {
-    Fd& control = servers_.at(id).control;
-    char word = 0;
-    ssize_t got = ::recv(control.get(), &word, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-      control.reset();
-      return supervisor_.deaf(id, clock_.now());
+    Server& server = servers_.at(id);
+    std::vector<std::byte> packet;
+    switch (receive_packet(server.control.get(), packet)) {
+      case Heard::nothing:
+        return;
+      case Heard::end:
+        server.control.reset();
+        return supervisor_.deaf(id, clock_.now());
+      case Heard::packet:
+        break;
     }
+    auto message = decode_from_server(packet);
+    if (!message) return tell_nonsense(server, message.error());
     supervisor_.heard(id, clock_.now());
-    if (word == server_is_ready) obey(supervisor_.ready(id, clock_.now()));
-    if (word == server_is_crippled) supervisor_.needs_replacement(id, clock_.now());
-    if (word == server_is_leaving) supervisor_.leaves(id);
+    if (*message) std::visit([&](const auto& what) { hear(id, what); }, **message);
   }
+
+  // It is no sign of life: a process that says nothing else is ended.
+  static void tell_nonsense(Server& server, const Error& error) {
+    if (!std::exchange(server.said_nonsense, true))
+      log_error("process {}, a serving process, sends what is no message: {}", server.pid, error.message);
+  }
+
+  void hear(ServerId id, const ServerReady& ready) {
+    const Server& server = servers_.at(id);
+    if (ready.generation == server.setting->generation) return obey(supervisor_.ready(id, clock_.now()));
+    log_error("process {} is ready with generation {} of the configuration, and was started with {}",
+              server.pid, ready.generation, server.setting->generation);
+  }
+  void hear(ServerId id, const ServerCrippled&) { supervisor_.needs_replacement(id, clock_.now()); }
+  void hear(ServerId id, const ServerLeaving&) { supervisor_.leaves(id); }
+  void hear(ServerId, const ServerLives&) {}
 
   void take_signal() {
     signalfd_siginfo info{};
@@ -340,7 +367,8 @@ class SupervisorProcess {
     before_ = std::exchange(setting_, std::move(next));
     log_set_level(setting_->config.log_level);
     if (said_listening_ && setting_ != before_)
-      log_info("serving with the configuration in {} as it is now", path_);
+      log_info("serving with the configuration in {} as it is now: generation {}", path_,
+               setting_->generation);
     else if (said_listening_)
       log_info("another process serves");
     said_listening_ = true;
@@ -353,15 +381,24 @@ class SupervisorProcess {
                          " address(es)");
   }
 
+  ToServer message_of(ServerCommand command) const {
+    switch (command) {
+      case ServerCommand::drain:
+        return DrainServer{setting_->generation};
+      case ServerCommand::stop:
+        return StopServer{};
+      case ServerCommand::abort:
+        break;
+    }
+    return AbortServer{};
+  }
+
   void obey(const Orders& orders) {
     for (const std::string& line : orders.errors) log_error("{}", line);
     if (orders.adopt) adopt(*orders.adopt);
-    for (const Orders::Tell& t : orders.tell) {
-      char word = static_cast<char>(t.command);
-      (void)::send(servers_.at(t.id).control.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // who does not
-                                                                                             // hear it has
-                                                                                             // ended
-    }
+    for (const Orders::Tell& t : orders.tell)  // who does not hear it has ended
+      (void)send_packet(servers_.at(t.id).control.get(), encode_message(message_of(t.command)),
+                        WhenFull::drop);
     if (before_ && before_ != setting_) close_listeners(*before_, setting_.get());
     before_.reset();
     for (ServerId id : orders.kill)
@@ -438,7 +475,7 @@ class SupervisorProcess {
       listeners.push_back(setting.listeners[i]->inherit(setting.config.listen[i].rules));
     let_go_of_sockets(setting);
     servers_.clear();
-    return serve(setting.config, std::move(listeners), control);
+    return serve(setting.config, std::move(listeners), control, setting.generation);
   }
 
   // Else they would stay open here for as long as this process lives, and paths would be removed with the
@@ -451,6 +488,7 @@ class SupervisorProcess {
   }
 
   const std::string path_;
+  Generation generations_ = 0;  // of configurations that were read
   OsClock clock_;
   Supervisor supervisor_;
   Fd signals_;

@@ -18,9 +18,12 @@ class SupervisorTest : public testing::Test {
     EXPECT_EQ(s.ready(id, t0).adopt, id);
     return id;
   }
+  static char letter(ServerCommand command) {
+    return command == ServerCommand::drain ? 'd' : command == ServerCommand::stop ? 't' : 'a';
+  }
   static std::string told(const Orders& o) {
     std::string out;
-    for (const Orders::Tell& t : o.tell) out += std::to_string(t.id) + static_cast<char>(t.command) + " ";
+    for (const Orders::Tell& t : o.tell) out += std::to_string(t.id) + letter(t.command) + " ";
     return out;
   }
   // For as long as any first pause is.

@@ -21,11 +21,7 @@ namespace twinloft::lmtpd {
 
 using ServerId = std::uint64_t;  // unique
 
-enum class ServerCommand : char {
-  drain = 'd',
-  stop = 't',
-  abort = 'a',
-};
+enum class ServerCommand { drain, stop, abort };
 
 // The end of a process.
 struct Ending {
