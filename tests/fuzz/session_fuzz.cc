@@ -7,6 +7,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "twinloft/base/check.h"
@@ -66,33 +67,56 @@ class Owner {
  private:
   void carry_out() {
     for (;;) {
-      Actions actions = session_.take_actions();
-      sent_ += actions.send;
-      if (actions.begin_body) body_.clear();
-      for (ByteSpan piece : actions.body) body_ += as_text(piece);
-      if (actions.abort_body) body_.clear();
-      TL_CHECK(body_.size() <= message_bytes_max + 4096);
-      for (const Refusal& r : actions.refused) TL_CHECK(r.reply.code >= 400);
-      if (actions.deliver) deliver(*actions.deliver);
-      if (actions.lookup) look_up(*actions.lookup);
-      TL_CHECK(actions.send.size() <= replies_max);
-      TL_CHECK(!session_.holds_back() || (!actions.deliver && !actions.lookup && !session_.wants_input()));
+      session_.take_actions(actions_);
+      std::size_t sent = 0;
+      bool waits = false;  // for this owner
+      for (const Action& action : actions_) {
+        if (const auto* send = std::get_if<SendBytes>(&action)) {
+          TL_CHECK(!send->bytes.empty());
+          sent += send->bytes.size();
+        }
+        waits = waits || std::holds_alternative<Ask>(action) || std::holds_alternative<Deliver>(action);
+      }
+      TL_CHECK(sent <= replies_max);
+      TL_CHECK(!session_.holds_back() || (!waits && !session_.wants_input()));
+      for (const Action& action : actions_) std::visit([this](const auto& what) { on(what); }, action);
       if (session_.holds_back())
         session_.replies_sent();
-      else if (!actions.deliver && !actions.lookup)
+      else if (!waits)
         return;
     }
   }
-  void look_up(const LookupRequest& request) {
+  void on(const SendBytes& send) { sent_ += send.bytes; }
+  void on(const Refused& refused) { TL_CHECK(refused.reply.code >= 400); }
+  void on(const BeginBody&) {
+    TL_CHECK(!std::exchange(receiving_, true));
+    body_.clear();
+  }
+  void on(const BodyBytes& body) {
+    TL_CHECK(receiving_);
+    for (ByteSpan piece : body.pieces) body_ += as_text(piece);
+    TL_CHECK(body_.size() <= message_bytes_max);
+  }
+  void on(const AbortBody&) { TL_CHECK(std::exchange(receiving_, false)); }
+  void on(const Ask& ask) {
+    TL_CHECK(ask.id > std::exchange(asked_, ask.id));
+    session_.answer(ask.id, look_up(std::get<LookupRequest>(ask.question)));
+  }
+  void on(const Deliver& what) {
+    TL_CHECK(std::exchange(receiving_, false));
+    deliver(*what.envelope);
+  }
+  void on(const BeginTls&) { TL_CHECK(session_.in_handshake()); }
+  void on(const Close&) { TL_CHECK(session_.closed()); }
+  LookupResult look_up(const LookupRequest& request) {
     if (std::exchange(transaction_, session_.transaction()) != session_.transaction()) lookups_ = 0;
     TL_CHECK(++lookups_ <= 2 * recipients_max);
-    if (request.local_part.starts_with("broken"))
-      return session_.lookup_done(fail(Errc::unavailable, "away"));
-    if (request.local_part.starts_with("nobody")) return session_.lookup_done(std::nullopt);
+    if (request.local_part.starts_with("broken")) return fail(Errc::unavailable, "away");
+    if (request.local_part.starts_with("nobody")) return std::nullopt;
     User user;
     user.name = request.local_part;
     user.uid = user.gid = 1;
-    session_.lookup_done(Resolved{user});
+    return Resolved{user};
   }
   void deliver(const Envelope& envelope) {
     TL_CHECK(body_.size() <= message_bytes_max);
@@ -123,6 +147,9 @@ class Owner {
   int ids_ = 0;
   SessionConfig config_;
   Session session_;
+  Actions actions_;
+  QuestionId asked_ = 0;
+  bool receiving_ = false;
   std::string sent_, body_;
   std::vector<std::string> messages_;
 };

@@ -40,6 +40,8 @@ class BodyUpload {
   Next written(std::shared_ptr<BodyStore> store, const Status& kept);
   // A write is under way.
   bool is_away() const { return std::holds_alternative<Away>(state_); }
+  // An error was returned, and nothing is taken or delivered any more.
+  bool is_lost() const { return std::holds_alternative<Lost>(state_); }
 
   // All of the message has come: what it is to be delivered with, once every part is stored.
   void complete(std::shared_ptr<const Envelope> envelope) { envelope_ = std::move(envelope); }

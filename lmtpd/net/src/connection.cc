@@ -27,42 +27,6 @@ asio::generic::stream_protocol protocol_of(int fd) {
   return {family, 0};
 }
 
-// What `ask` gives, or an error for what it throws.
-template <class Ask>
-auto asked(Ask ask) -> decltype(ask()) {
-  try {
-    return ask();
-  } catch (const std::exception& e) {
-    MemoryPatience patient;
-    return LookupResult(fail(Errc::internal, "unexpectedly: {}", e.what()));
-  } catch (...) {
-    MemoryPatience patient;
-    return LookupResult(fail(Errc::internal, "unexpectedly"));
-  }
-}
-
-void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& error) {
-  hub.lookups_failed.put(
-      LogLevel::error, hub.clock.now(),
-      fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
-}
-
-bool may_be_refused(const Deliverer& deliverer, const LookupResult& found) {
-  return found && *found && (*found)->user.state == UserState::active && deliverer.may_refuse((*found)->user);
-}
-
-// May block. What fails unexpectedly is no reason to refuse: the delivery will tell.
-void add_refusal(Deliverer& deliverer, const LookupRequest& request, Resolved& found) {
-  try {
-    found.refusal = deliverer.refusal(found.user, found.detail.value_or(request.detail), request.size);
-  } catch (const std::exception& e) {
-    MemoryPatience patient;
-    log_error("{}: whether mail would be refused: {}", found.user.name, e.what());
-  } catch (...) {
-    log_error("{}: whether mail would be refused: unknown exception", found.user.name);
-  }
-}
-
 // May block.
 Status append_to(BodyStore& store, const std::string& bytes) {
   try {
@@ -99,6 +63,7 @@ Connection::Connection(Loop& loop, NewConnection fresh)
       rules_(std::move(fresh.rules)),
       peer_(fresh.peer),
       session_(hub_.config.session),
+      questions_(hub_),
       queue_timer_(loop.io()),
       last_progress_(hub_.clock.now()) {
   boost::system::error_code error;
@@ -212,8 +177,8 @@ void Connection::fail_with(const char* what) noexcept {
     if (phase_ == Phase::open && !session_.in_handshake()) {
       if (const Delivering* now = at_work<Delivering>()) give_up_waiting(*now);
       work_ = Nothing{};
-      std::string said = session_.take_actions().send;
-      output_.add(said.substr(0, said.rfind('\n') + 1));  // whole lines
+      asked_.reset();
+      send_what_was_said();
       output_.add("421 4.3.0 " + hub_.config.session.hostname + " Internal error, try again later\r\n");
       phase_ = Phase::closing;
       return flush();
@@ -224,6 +189,14 @@ void Connection::fail_with(const char* what) noexcept {
     close();
   } catch (...) {  // its socket is closed with it
   }
+}
+
+void Connection::send_what_was_said() {
+  Actions left;
+  session_.take_actions(left);
+  for (Action& action : left)
+    if (auto* send = std::get_if<SendBytes>(&action))
+      output_.add(send->bytes.substr(0, send->bytes.rfind('\n') + 1));  // whole lines
 }
 
 // Nothing of it is lost while memory is short: Boost.Asio takes it elsewhere than from operator new.
@@ -257,34 +230,23 @@ void Connection::perform() {
 
 // True where the session was told something by this, and may ask for more.
 bool Connection::perform_once() {
-  Actions actions = session_.take_actions();
-  output_.add(std::move(actions.send));
-  for (const Refusal& refusal : actions.refused) tell(refusal);
-  bool again = !take_body(actions);
-  if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
-  if (!actions.lookup) return again;
-  if (!at_work<Nothing>())
-    throw std::logic_error("a recipient is looked up while something else is under way");
-  auto found = asked([&] { return hub_.users.lookup_now(*actions.lookup); });
-  if (!found || may_be_refused(hub_.deliverer, *found)) {
-    work_ = LookingUp{};
-    if (found)
-      look_for_room(shared_from_this(), std::move(*actions.lookup), std::move(*found));
-    else
-      look_up(std::move(*actions.lookup));
-    ++tasks_;
-    return again;
-  }
-  if (!*found) tell_failed_lookup(hub_, *actions.lookup, found->error());
-  session_.lookup_done(std::move(*found));
-  return true;
+  Actions& actions = loop_.actions();
+  session_.take_actions(actions);
+  bool again = false;
+  for (Action& action : actions) again |= std::visit([this](auto& what) { return on(what); }, action);
+  return again;
 }
 
-void Connection::tell(const Refusal& r) {
+bool Connection::on(SendBytes& send) {
+  output_.add(std::move(send.bytes));
+  return false;
+}
+
+bool Connection::on(const Refused& r) {
   static constexpr const char* what[] = {"sender refused", "recipient refused", "message refused",
                                          "connection closed"};
   auto left_out = hub_.refused.admit(hub_.clock.now());
-  if (!left_out) return;
+  if (!left_out) return false;
   log_line(LogLevel::info, what[static_cast<std::size_t>(r.what)],
            {{"id", r.id},
             {"from", r.from},
@@ -292,34 +254,73 @@ void Connection::tell(const Refusal& r) {
             {"client", r.client},
             {"reply", fmt::format("{} {} {}", r.reply.code, r.reply.enhanced, r.reply.text)},
             {"left_out", fmt::format("{}", *left_out)}});
+  return false;
 }
 
-// False where the message cannot be kept: the session then knows.
-bool Connection::take_body(Actions& actions) {
-  if (actions.begin_body) {
-    if (at_work<LookingUp>() || at_work<Delivering>())
-      throw std::logic_error("a message begins while something else is under way");
-    work_ = Receiving{
-        std::make_shared<BodyUpload>(std::make_shared<BodyStore>(hub_.body_limits, hub_.budget))};
-  }
-  if (actions.abort_body && at_work<Receiving>()) work_ = Nothing{};
+bool Connection::on(const BeginBody&) {
+  if (!at_work<Nothing>()) throw std::logic_error("a message begins while another is under way");
+  work_ = Receiving{std::make_shared<BodyUpload>(std::make_shared<BodyStore>(hub_.body_limits, hub_.budget))};
+  return false;
+}
+
+// Of a message that was lost nothing more is kept: the session takes it back with its next actions.
+bool Connection::on(const BodyBytes& bytes) {
   Receiving* now = at_work<Receiving>();
-  if (!now && actions.deliver) throw std::logic_error("a message that has not begun is to be delivered");
-  if (!now) return true;
-  std::shared_ptr<BodyUpload> upload = now->upload;
-  if (!actions.body.empty()) {
-    BodyUpload::Next next = upload->append(actions.body);
-    if (!next) return lose_body(next.error()), false;
-    if (*next) store(upload, std::move(**next));
-  }
-  if (actions.deliver) upload->complete(std::move(actions.deliver));
-  if (auto whole = upload->take_whole()) deliver(std::move(*whole));
-  return true;
+  if (!now) throw std::logic_error("bytes of a message that has not begun");
+  if (now->upload->is_lost()) return false;
+  BodyUpload::Next next = now->upload->append(bytes.pieces);
+  if (!next) return lose_body(next.error()), true;
+  if (*next) store(now->upload, std::move(**next));
+  return false;
 }
 
+bool Connection::on(const AbortBody&) {
+  if (at_work<Receiving>()) work_ = Nothing{};
+  return false;
+}
+
+bool Connection::on(Deliver& deliver) {
+  Receiving* now = at_work<Receiving>();
+  if (!now) throw std::logic_error("a message that has not begun is to be delivered");
+  if (now->upload->is_lost()) return false;
+  now->upload->complete(std::move(deliver.envelope));
+  deliver_if_whole(*now->upload);
+  return false;
+}
+
+bool Connection::on(const Close&) {
+  if (phase_ == Phase::open) phase_ = Phase::closing;
+  return false;
+}
+
+bool Connection::on(Ask& ask) {
+  if (asked_) throw std::logic_error("a question is asked while another is open");
+  auto answer = questions_.ask(std::move(ask.question), [&] {
+    return [self = shared_from_this(), id = ask.id](Answer found) mutable {
+      finish_task(std::move(self), [id, found = std::move(found)](Connection& c) mutable {
+        c.answered(id, std::move(found));
+      });
+    };
+  });
+  if (answer) {
+    session_.answer(ask.id, std::move(*answer));
+    return true;
+  }
+  asked_ = ask.id;
+  ++tasks_;
+  return false;
+}
+
+void Connection::answered(QuestionId id, Answer answer) {
+  asked_.reset();
+  last_progress_ = hub_.clock.now();
+  session_.answer(id, std::move(answer));
+  perform();
+}
+
+// The session gives it up, once it knows.
 void Connection::lose_body(const Error& error) {
   hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is deferred: " + error.message);
-  work_ = Nothing{};
   session_.body_failed(not_kept(error));
 }
 
@@ -343,42 +344,14 @@ void Connection::stored(const std::shared_ptr<BodyUpload>& upload, std::shared_p
       lose_body(next.error());
     else if (*next)
       this->store(upload, std::move(**next));
-    else if (auto whole = upload->take_whole())
-      deliver(std::move(*whole));
+    else
+      deliver_if_whole(*upload);
   }
   perform();
 }
 
-void Connection::look_up(LookupRequest request) {
-  hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
-    bool may_be = false;
-    LookupResult found = asked([&] {
-      LookupResult out = self->hub_.users.lookup(request);
-      may_be = may_be_refused(self->hub_.deliverer, out);
-      return out;
-    });
-    MemoryPatience patient;
-    if (!found) tell_failed_lookup(self->hub_, request, found.error());
-    if (found && may_be) return look_for_room(std::move(self), std::move(request), std::move(found));
-    finish_task(std::move(self), [found = std::move(found)](Connection& c) { c.looked_up(found); });
-  });
-}
-
-// On threads of their own: while a user database does not answer, users that are known go on, and the other
-// way round.
-void Connection::look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found) {
-  Hub& hub = self->hub_;
-  hub.rooms.post([self = std::move(self), request = std::move(request), found = std::move(found)]() mutable {
-    add_refusal(self->hub_.deliverer, request, **found);
-    finish_task(std::move(self), [found = std::move(found)](Connection& c) { c.looked_up(found); });
-  });
-}
-
-void Connection::looked_up(LookupResult found) {
-  work_ = Nothing{};
-  last_progress_ = hub_.clock.now();
-  session_.lookup_done(std::move(found));
-  perform();
+void Connection::deliver_if_whole(BodyUpload& upload) {
+  if (auto whole = upload.take_whole()) deliver(std::move(*whole));
 }
 
 void Connection::deliver(BodyUpload::Whole whole) {
@@ -449,6 +422,7 @@ void Connection::close() {
     phase_ = Phase::closed;
     if (const Delivering* now = at_work<Delivering>()) give_up_waiting(*now);
     work_ = Nothing{};
+    asked_.reset();
     boost::system::error_code ignored;
     socket_.close(ignored);
     timer_.cancel();
@@ -480,7 +454,7 @@ void Connection::on_timer() {
   if (phase_ == Phase::lingering || phase_ == Phase::proxied) return close();
   Duration limit = hub_.config.idle_timeout;
   bool ours = phase_ == Phase::open &&
-              (is_storing() || (!session_.waits_for_client() && (output_.empty() || at_work<LookingUp>())));
+              (is_storing() || (!session_.waits_for_client() && (output_.empty() || asked_)));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   note_transaction();
   Duration left = limit - idle;

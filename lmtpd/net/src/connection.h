@@ -1,8 +1,8 @@
 // One client: carries bytes between its socket and its Session, and does what the session asks for.
 //
 // Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no task of it is under
-// way on a worker thread. Each of its parts is in one state of its own type: the phase, input and output, and
-// what the session waits for. What throws costs this connection alone (safely()).
+// way on a worker thread. Each of its parts is in one state of its own type: the phase, input and output, the
+// session's question, and its message. What throws costs this connection alone (safely()).
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -10,12 +10,14 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "body_upload.h"
 #include "hub.h"
+#include "questions.h"
 #include "stream_ends.h"
 #include "transaction.h"
 #include "twinloft/base/fd.h"
@@ -44,19 +46,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
     lingering,  // waits for the client's end, so that a reset does not take the last reply away
     closed,
   };
-  // What the session waits for besides its client.
+  // What becomes of the session's message.
   //
-  //   Nothing ──▶ LookingUp ──▶ Nothing
   //   Nothing ──▶ Receiving ──▶ Delivering ──▶ Nothing      Receiving ──given up──▶ Nothing
   struct Nothing {};
-  struct LookingUp {};  // on a worker thread
   struct Receiving {
     std::shared_ptr<BodyUpload> upload;
   };
   struct Delivering {
     std::shared_ptr<Transaction> transaction;
   };
-  using Work = std::variant<Nothing, LookingUp, Receiving, Delivering>;
+  using Work = std::variant<Nothing, Receiving, Delivering>;
   template <class T>
   T* at_work() {
     return std::get_if<T>(&work_);
@@ -66,6 +66,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <class Do>
   void safely(Do what);
   void fail_with(const char* what) noexcept;
+  void send_what_was_said();
   // On a worker thread, whose task of this connection has ended: `what` is done on the connection's own
   // thread, and the connection is let go of there only.
   template <class What>
@@ -78,15 +79,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void perform();  // until the session asks for nothing more, then flush()
   bool perform_once();
-  void tell(const Refusal& refusal);
-  bool take_body(Actions& actions);
+  // One of the session's actions. True where the session was told something by it.
+  bool on(SendBytes& send);
+  bool on(const Refused& refused);
+  bool on(const BeginBody& begin);
+  bool on(const BodyBytes& bytes);
+  bool on(const AbortBody& abort);
+  bool on(Ask& ask);
+  bool on(Deliver& deliver);
+  bool on(const BeginTls&) { return false; }  // by all_sent()
+  bool on(const Close& close);
+  void answered(QuestionId id, Answer answer);
   void store(std::shared_ptr<BodyUpload> upload, BodyWrite write);
   void stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store,
               const Status& kept);
   void lose_body(const Error& error);
-  void look_up(LookupRequest request);
-  static void look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found);
-  void looked_up(LookupResult found);
+  void deliver_if_whole(BodyUpload& upload);
   void deliver(BodyUpload::Whole whole);
   void delivered(const std::vector<Reply>& replies);
   bool client_has_left() const;
@@ -128,6 +136,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Input input_;
   Output output_;
   Work work_;
+  Questions questions_;
+  std::optional<QuestionId> asked_;  // the session waits for the answer
   std::size_t tasks_ = 0;     // of this connection, that have not ended; also those that nobody waits for any
                               // more
   bool stopping_ = false;     // the server leaves

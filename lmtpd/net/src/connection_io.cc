@@ -9,16 +9,15 @@ namespace twinloft::lmtpd {
 namespace asio = boost::asio;
 
 namespace {
-constexpr std::size_t held_back_max = 16 * 1024;  // bytes of replies that wait for a look-up's
+constexpr std::size_t held_back_max = 16 * 1024;  // bytes of replies that wait for an answer's
 }  // namespace
 
 // One send for all that has gathered; the rest once the client has taken it.
 void Connection::flush() {
   if (phase_ == Phase::closed || output_.is_waiting()) return;
-  // What a pipelining client has asked for before goes with the look-up's reply: it waits for that reply
-  // anyhow.
-  if (at_work<LookingUp>() && phase_ == Phase::open && output_.size() < held_back_max && !output_.is_urgent())
-    return;
+  // What a pipelining client has asked for before goes with the reply to its next command, which waits for an
+  // answer: the client waits for that reply anyhow.
+  if (asked_ && phase_ == Phase::open && output_.size() < held_back_max && !output_.is_urgent()) return;
   while (!output_.empty()) {
     Wire::Outcome sent = wire_.send(output_.unsent());
     if (sent.state == Wire::State::want_write) return wait_writable();

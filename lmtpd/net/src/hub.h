@@ -17,6 +17,7 @@
 #include "deliveries.h"
 #include "log_gate.h"
 #include "twinloft/lmtpd/net/server.h"
+#include "twinloft/lmtpd/session/actions.h"
 #include "worker_pool.h"
 
 namespace twinloft::lmtpd {
@@ -94,6 +95,7 @@ class Loop {
   boost::asio::io_context& io() { return io_; }
   Hub& hub() { return hub_; }
   std::vector<char>& buffer() { return buffer_; }  // for one read at a time
+  Actions& actions() { return actions_; }          // for one session at a time
 
   void add(std::shared_ptr<Connection> connection);
   void remove(const std::shared_ptr<Connection>& connection);
@@ -121,6 +123,7 @@ class Loop {
   boost::asio::io_context io_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
   std::vector<char> buffer_;
+  Actions actions_;
   std::unordered_set<std::shared_ptr<Connection>> connections_;
   boost::asio::steady_timer drain_timer_{io_};
   Instant drain_until_;

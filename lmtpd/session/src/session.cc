@@ -1,13 +1,11 @@
 #include "twinloft/lmtpd/session/session.h"
 
 #include <fmt/format.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <iterator>
 #include <type_traits>
 
-#include "twinloft/base/check.h"
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/reply.h"
 
@@ -17,35 +15,30 @@ namespace {
 constexpr std::size_t queued_bytes = 512;
 }
 
-Actions Session::take_actions() {
-  replies_unsent_ += actions_.send.size();
-  return std::exchange(actions_, Actions{});
-}
-
-// Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what
-// comes behind it.
-std::size_t Session::wants() const {
-  static_assert(command_line_bytes_max < waiting_input_max,
-                "a line that is too long differs from a line that has not ended");
-  if (state_ == State::closed || state_ == State::handshake || holds_back_) return 0;
-  std::size_t kept = waiting_.size() - waiting_begin_;
-  std::size_t room = waiting_input_max - std::min(kept, waiting_input_max);
-  if (state_ == State::body && kept == 0) return message_input_max;
-  if (state_ == State::chunk && kept == 0)
-    return static_cast<std::size_t>(std::min<std::uint64_t>(chunk_.size, message_input_max)) + room;
-  return room;
-}
-
-void Session::replies_sent() {
-  replies_unsent_ = 0;
-  if (std::exchange(holds_back_, false)) resume();
+// The two lists take turns, so that a command costs no memory of its own. A burst of refusals gives its back.
+void Session::take_actions(Actions& out) {
+  replies_unsent_ += std::exchange(replies_pending_, 0);
+  out.clear();
+  if (out.capacity() > actions_kept_max) Actions().swap(out);
+  out.swap(actions_);
 }
 
 // ---- replies
 // -------------------------------------------------------------------------------------------------------
 
+// Behind what is to be sent already, where nothing else is to be done between the two.
+template <class Append>
+void Session::send(Append append) {
+  if (actions_.empty() || !std::holds_alternative<SendBytes>(actions_.back()))
+    actions_.emplace_back(SendBytes{});
+  std::string& bytes = std::get<SendBytes>(actions_.back()).bytes;
+  const std::size_t before = bytes.size();
+  append(bytes);
+  replies_pending_ += bytes.size() - before;
+}
+
 void Session::reply(const Reply& r) {
-  append_reply(actions_.send, r);
+  send([&](std::string& bytes) { append_reply(bytes, r); });
 }
 void Session::reply(int code, std::string_view enhanced, std::string_view text) {
   reply(make_reply(code, enhanced, text));
@@ -57,21 +50,21 @@ void Session::bad(const Reply& r) {
   if (++bad_commands_ >= config_.bad_commands_max) close_with(421, "4.7.0", "Too many bad commands");
 }
 
-void Session::tell_refusal(Refusal::What what, std::string_view address, const Reply& r) {
-  Refusal out{what, {}, client_.address, {}, {}, r};
-  if (envelope_ && what != Refusal::What::sender) {
-    out.id = envelope_->id;
-    out.from = envelope_->from;
+void Session::tell_refusal(Refused::What what, std::string_view address, const Reply& r) {
+  Refused out{what, {}, client_address(), {}, {}, r};
+  if (transaction_ && what != Refused::What::sender) {
+    out.id = transaction_->envelope->id;
+    out.from = transaction_->envelope->from;
   }
-  (what == Refusal::What::sender ? out.from : out.to) = address;
-  actions_.refused.push_back(std::move(out));
+  (what == Refused::What::sender ? out.from : out.to) = address;
+  actions_.emplace_back(std::move(out));
 }
 
 // At MAIL or RCPT.
-void Session::refuse(Refusal::What what, std::string_view address, const Reply& r) {
+void Session::refuse(Refused::What what, std::string_view address, const Reply& r) {
   tell_refusal(what, address, r);
   if (r.code >= 500) ++refused_;
-  if (what == Refusal::What::recipient) ++refused_recipients_;
+  if (what == Refused::What::recipient) ++refused_recipients_;
   reply(r);
 }
 
@@ -84,26 +77,23 @@ bool Session::refused_too_much() {
 }
 
 void Session::close_with(int code, std::string_view enhanced, std::string_view text) {
-  if (state_ == State::closed) return;
+  if (is<Closed>()) return;
   if (code == 421 && enhanced != "4.3.2")
-    tell_refusal(Refusal::What::connection, {}, make_reply(code, enhanced, text));
-  if (state_ != State::delivering) drop_body();
+    tell_refusal(Refused::What::connection, {}, make_reply(code, enhanced, text));
+  if (!is<Delivering>()) drop_message();
   reply(code, enhanced, text);
-  state_ = State::closed;
-  holds_back_ = false;
-  actions_.close = true;
+  end_silently();
 }
 
 // Where no reply can be sent: TLS has not begun, and clear text has ended.
 void Session::end_silently() {
-  state_ = State::closed;
+  state_ = Closed{};
   holds_back_ = false;
-  actions_.close = true;
+  actions_.emplace_back(Close{});
 }
 
 void Session::start(Client client) {
   client_ = std::move(client);
-  peer_address_ = client_.address;
   greet();
 }
 void Session::greet() {
@@ -111,12 +101,12 @@ void Session::greet() {
 }
 
 void Session::idle_timeout() {
-  if (state_ == State::handshake) return end_silently();
+  if (is<InHandshake>()) return end_silently();
   if (waits_for_client()) close_with(421, "4.4.2", "Idle for too long");
 }
 
 void Session::transaction_timeout() {
-  if (have_sender_ && waits_for_client()) close_with(421, "4.4.2", "The message takes too long");
+  if (transaction_ && waits_for_client()) close_with(421, "4.4.2", "The message takes too long");
 }
 
 void Session::leave() {
@@ -124,135 +114,24 @@ void Session::leave() {
 }
 
 void Session::shutdown() {
-  shutting_down_ = true;
-  if (state_ == State::handshake) return end_silently();
+  leaving_ = Leaving::when_nothing_is_pending;
+  if (is<InHandshake>()) return end_silently();
   if (waits_for_client()) leave();
 }
 
 void Session::abort() {
-  if (state_ == State::handshake) return end_silently();
+  if (is<InHandshake>()) return end_silently();
   leave();
 }
 
 void Session::drain() {
-  draining_ = true;
+  leaving_ = std::max(leaving_, Leaving::between_transactions);
   leave_if_drained();
 }
 
 // In a handshake, or in a chunk that is skipped, no reply can be sent: it is the next command's turn.
 void Session::leave_if_drained() {
-  if (draining_ && state_ == State::command && !have_sender_) leave();
-}
-
-// ---- input
-// ---------------------------------------------------------------------------------------------------------
-
-void Session::receive(ByteSpan bytes) {
-  if (state_ == State::closed || state_ == State::handshake) return;
-  bool pending = state_ == State::lookup || state_ == State::delivering;
-  if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this
-                                            // event
-    forget_waiting();
-  }
-  if (!pending && waiting_.empty()) {
-    ByteSpan in = bytes;
-    process(in);
-    waiting_.assign(in.begin(), in.end());
-    return;
-  }
-  // Compact before growing: what was looked at is of no more use.
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting_begin_));
-  waiting_begin_ = 0;
-  waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
-  if (!pending) resume();
-}
-
-// Goes on with input that was kept. The spans of body bytes point into it, so it is not moved before the next
-// event.
-void Session::resume() {
-  ByteSpan in = ByteSpan(waiting_).subspan(waiting_begin_);
-  if (in.empty() || state_ == State::closed) return;
-  process(in);
-  waiting_begin_ = waiting_.size() - in.size();
-  if (in.empty() && actions_.body.empty()) forget_waiting();
-}
-
-bool Session::has_quit_ahead() const {
-  constexpr std::string_view quit = "QUIT\r\n";
-  std::string_view kept = as_text(ByteSpan(waiting_).subspan(waiting_begin_));
-  if (kept.size() < quit.size() ||
-      ::strncasecmp(kept.data() + kept.size() - quit.size(), quit.data(), quit.size()) != 0)
-    return false;
-  kept.remove_suffix(quit.size());
-  return kept.empty() || kept.ends_with("\r\n");
-}
-
-// One burst must not cost its memory for as long as the connection lives.
-void Session::forget_waiting() {
-  waiting_.clear();
-  waiting_begin_ = 0;
-  if (waiting_.capacity() > waiting_memory_max) std::vector<std::byte>().swap(waiting_);
-}
-
-void Session::process(ByteSpan& in) {
-  holds_back_ = false;
-  while (!in.empty()) {
-    if (state_ == State::command && replies_unsent_ + actions_.send.size() >= replies_at_once_max) {
-      holds_back_ = true;
-      return;
-    }
-    if (state_ == State::handshake)
-      in = {};
-    else if (state_ == State::body)
-      take_body(in);
-    else if (state_ == State::chunk)
-      take_chunk(in);
-    else if (state_ != State::command || !take_line(in))
-      return;
-    leave_if_drained();
-  }
-}
-
-// One command line; false: it is not complete yet. Only CR LF ends one (RFC 5321 section 2.3.8): what stands
-// behind a bare LF is of the same line, and is never executed.
-bool Session::take_line(ByteSpan& in) {
-  if (skipping_line_) return skip_line(in);
-  const void* found = std::memchr(in.data(), '\n', in.size());
-  std::size_t length = found ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1
-                             : in.size();
-  if (length > command_line_bytes_max) return refuse_line(in, "Line too long");
-  if (!found) return false;
-  std::string_view line = as_text(in.first(length));
-  if (!line.ends_with("\r\n")) return refuse_line(in, "A command ends with CRLF, not with LF alone");
-  in = in.subspan(length);
-  execute(line.substr(0, line.size() - 2));
-  return true;
-}
-
-// At once, so that a person who types does not wait for nothing; the rest of the line gets no reply.
-bool Session::refuse_line(ByteSpan& in, std::string_view why) {
-  skipping_line_ = true;
-  skipped_cr_ = false;
-  bool bdat = is_bdat(as_text(in.first(std::min(in.size(), command_line_bytes_max))));
-  bad(make_reply(500, "5.5.2", why));
-  if (bdat) close_with(421, "4.5.4", "A BDAT that cannot be read: its data cannot be told from commands");
-  return state_ != State::closed && skip_line(in);
-}
-
-bool Session::skip_line(ByteSpan& in) {
-  while (skipping_line_) {
-    const void* found = std::memchr(in.data(), '\n', in.size());
-    if (!found) {
-      skipped_cr_ = in.empty() ? skipped_cr_ : in.back() == std::byte{'\r'};
-      in = {};
-      return false;
-    }
-    auto at = static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data());
-    skipping_line_ = at > 0 ? in[at - 1] != std::byte{'\r'} : !skipped_cr_;
-    skipped_cr_ = false;
-    in = in.subspan(at + 1);
-  }
-  return true;
+  if (leaving_ != Leaving::no && is<AtCommand>() && !transaction_) leave();
 }
 
 // What may be said before a TLS that is required. BDAT is there too, since its data has to be skipped before
@@ -264,10 +143,10 @@ constexpr bool in_clear_too = std::is_same_v<C, Lhlo> || std::is_same_v<C, Start
 void Session::execute(std::string_view line) {
   auto command = parse_command(line);
   if (!command) {
-    if (is_mail(line)) mail_refused_ = !have_sender_;
+    if (is_mail(line)) mail_refused_ = !transaction_;
     if (is_mail(line) && mail_refused_) refused_recipients_ = 0;
     if (is_mail(line) || is_rcpt(line))
-      tell_refusal(is_mail(line) ? Refusal::What::sender : Refusal::What::recipient, line, command.error());
+      tell_refusal(is_mail(line) ? Refused::What::sender : Refused::What::recipient, line, command.error());
     bad(command.error());
     // Where its data ends, and commands begin, is anybody's guess: what follows is not looked at.
     if (is_bdat(line)) close_with(421, "4.5.4", "BDAT without a size: its data cannot be told from commands");
@@ -290,9 +169,9 @@ template <class C>
 void Session::demand_tls(const C& c) {
   if (refused_too_much()) return;
   if constexpr (std::is_same_v<C, Mail>)
-    return refuse(Refusal::What::sender, c.from.text, starttls_first());
+    return refuse(Refused::What::sender, c.from.text, starttls_first());
   else if constexpr (std::is_same_v<C, Rcpt>)
-    return refuse(Refusal::What::recipient, c.to.text, starttls_first());
+    return refuse(Refused::What::recipient, c.to.text, starttls_first());
   ++refused_;
   reply(starttls_first());
 }
@@ -302,9 +181,8 @@ void Session::demand_tls(const C& c) {
 
 void Session::on(const Lhlo& c) {
   reset_transaction();
-  origin_ = {};
-  greeted_ = true;
-  lhlo_ = c.domain;
+  said_.origin = {};
+  said_.lhlo = c.domain;
   std::vector<std::string> offered = {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES",
                                       "8BITMIME",       "CHUNKING",   "SMTPUTF8"};
   if (client_.tls != TlsPolicy::none && tls_.empty()) offered.push_back("STARTTLS");
@@ -312,37 +190,36 @@ void Session::on(const Lhlo& c) {
   if (may_speak_for) offered.push_back("XCLIENT NAME ADDR PORT PROTO HELO LOGIN");
   if (may_speak_for) offered.push_back("XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE");
   offered.push_back(fmt::format("SIZE {}", config_.message_bytes_max));
-  append_reply_lines(actions_.send, 250, offered);
+  send([&](std::string& bytes) { append_reply_lines(bytes, 250, offered); });
 }
 
 void Session::on(const Mail& c) {
-  mail_refused_ = !have_sender_;  // until it is accepted
+  mail_refused_ = !transaction_;  // until it is accepted
   if (mail_refused_) refused_recipients_ = 0;
   if (refused_too_much()) return;
-  if (!greeted_ || have_sender_) {
+  if (!said_.lhlo || transaction_) {
     Reply out_of_order = make_reply(503, "5.5.1",
-                                    greeted_ ? "A transaction is open already" : "Say LHLO first");
-    tell_refusal(Refusal::What::sender, c.from.text, out_of_order);
+                                    said_.lhlo ? "A transaction is open already" : "Say LHLO first");
+    tell_refusal(Refused::What::sender, c.from.text, out_of_order);
     return bad(out_of_order);
   }
   if (c.size && *c.size > config_.message_bytes_max)
-    return refuse(Refusal::What::sender, c.from.text, too_large());
-  envelope_ = std::make_shared<ChargedEnvelope>();
-  envelope_->id = config_.new_id();
-  envelope_->from = c.from.text;
-  envelope_->lhlo = client_helo_.empty() ? lhlo_ : client_helo_;
-  envelope_->client = client_.address;
-  envelope_->client_name = client_name_;
-  envelope_->tls = tls_;
-  envelope_->origin = origin_;
-  envelope_->body_8bitmime = c.body_8bitmime;
-  envelope_->smtputf8 = c.smtputf8;
-  envelope_->ret = c.ret;
-  envelope_->envelope_id = c.envelope_id;
-  have_sender_ = true;
+    return refuse(Refused::What::sender, c.from.text, too_large());
+  auto envelope = std::make_shared<ChargedEnvelope>();
+  envelope->id = config_.new_id();
+  envelope->from = c.from.text;
+  envelope->lhlo = said_.client_helo.empty() ? *said_.lhlo : said_.client_helo;
+  envelope->client = client_address();
+  envelope->client_name = said_.client_name;
+  envelope->tls = tls_;
+  envelope->origin = said_.origin;
+  envelope->body_8bitmime = c.body_8bitmime;
+  envelope->smtputf8 = c.smtputf8;
+  envelope->ret = c.ret;
+  envelope->envelope_id = c.envelope_id;
+  transaction_ = Transaction{std::move(envelope), c.size.value_or(0)};
   ++transactions_;
   mail_refused_ = false;
-  announced_size_ = c.size.value_or(0);
   reply(250, "2.1.0", "Ok");
 }
 
@@ -370,27 +247,48 @@ void Session::within_chunks() {
 }
 
 void Session::on(const Rcpt& c) {
-  if (!have_sender_ || has_body_)
-    tell_refusal(Refusal::What::recipient, c.to.text, has_body_ ? chunks_first() : mail_first());
-  if (!have_sender_) {
+  if (!transaction_ || transaction_->message)
+    tell_refusal(Refused::What::recipient, c.to.text, transaction_ ? chunks_first() : mail_first());
+  if (!transaction_) {
     // More than a message can have, and nobody has sent them ahead of a reply to MAIL.
     if (mail_refused_ && ++refused_recipients_ > config_.recipients_max) return bad(mail_first());
     return no_sender();
   }
-  if (has_body_) return within_chunks();
-  if (envelope_->recipients.size() >= config_.recipients_max || refused_recipients_ >= config_.recipients_max)
-    return refuse(Refusal::What::recipient, c.to.text, make_reply(452, "4.5.3", "Too many recipients"));
+  if (transaction_->message) return within_chunks();
+  if (transaction_->envelope->recipients.size() >= config_.recipients_max ||
+      refused_recipients_ >= config_.recipients_max)
+    return refuse(Refused::What::recipient, c.to.text, make_reply(452, "4.5.3", "Too many recipients"));
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
-  pending_ = Recipient{};
-  pending_.text = c.to.text;
-  pending_.local_part = split.user;
-  pending_.detail = split.detail;
-  pending_.domain = c.to.domain;
-  pending_.original_to = c.original_to;
-  pending_.original_type = c.original_type;
-  pending_.notify = c.notify;
-  actions_.lookup = LookupRequest{pending_.local_part, pending_.detail, pending_.domain, announced_size_};
-  state_ = State::lookup;
+  Subject subject(std::in_place_type<Recipient>);
+  Recipient& pending = std::get<Recipient>(subject);
+  pending.text = c.to.text;
+  pending.local_part = split.user;
+  pending.detail = split.detail;
+  pending.domain = c.to.domain;
+  pending.original_to = c.original_to;
+  pending.original_type = c.original_type;
+  pending.notify = c.notify;
+  LookupRequest request{pending.local_part, pending.detail, pending.domain, transaction_->announced_size};
+  ask(std::move(request), std::move(subject));
+}
+
+// ---- questions
+// -----------------------------------------------------------------------------------------------------
+
+void Session::ask(Question question, Subject&& subject) {
+  actions_.emplace_back(std::in_place_type<Ask>, ++questions_, std::move(question));
+  state_.emplace<Asking>(questions_, std::move(subject));
+}
+
+// Where no such question is open the client is gone, or the server leaves.
+void Session::answer(QuestionId id, Answer given) {
+  Asking* asking = in<Asking>();
+  if (!asking || asking->id != id) return;
+  Subject subject = std::move(asking->subject);
+  state_.emplace<AtCommand>();
+  std::visit([this](auto& about, auto& found) { go_on(std::move(about), std::move(found)); }, subject, given);
+  if (leaving_ == Leaving::when_nothing_is_pending) return leave();
+  resume();
 }
 
 Reply Session::database_away() {
@@ -404,51 +302,44 @@ Reply Session::failed_lookup(const Error& error) {
 }
 
 // Why a user that there is gets no mail.
-std::optional<Reply> Session::refusal_of(const User& user) const {
+std::optional<Reply> Session::refusal_of(const Recipient& pending) const {
+  const User& user = pending.user;
   if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
   if (user.state == UserState::deferred)
     return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
-  if (!is_ascii(pending_.text) && config_.takes_utf8 && !config_.takes_utf8(user))
+  if (!is_ascii(pending.text) && config_.takes_utf8 && !config_.takes_utf8(user))
     return make_reply(553, "5.6.7", "This mailbox takes no mail for addresses beyond ASCII");
   return std::nullopt;
 }
 
-// Of the pending recipient.
-std::optional<Reply> Session::refusal_of(const Resolved& found) const {
-  std::optional<Reply> refusal = refusal_of(pending_.user);
+std::optional<Reply> Session::refusal_of(const Recipient& pending, const Resolved& found) const {
+  std::optional<Reply> refusal = refusal_of(pending);
   if (!refusal) refusal = found.refusal;
-  if (!refusal && config_.agent_refusal) refusal = config_.agent_refusal(*envelope_, pending_);
-  if (refusal && refusal->code >= 500 && pending_.user.is_old) return database_away();
+  if (!refusal && config_.agent_refusal) refusal = config_.agent_refusal(*transaction_->envelope, pending);
+  if (refusal && refusal->code >= 500 && pending.user.is_old) return database_away();
   return refusal;
 }
 
-void Session::lookup_done(LookupResult found) {
-  if (state_ != State::lookup) return;  // the client is gone, or the server leaves
-  state_ = State::command;
-  if (!found) {
-    refuse(Refusal::What::recipient, pending_.text, failed_lookup(found.error()));
-  } else if (!*found) {
-    refuse(Refusal::What::recipient, pending_.text, make_reply(550, "5.1.1", "No such user"));
-  } else {
-    pending_.user = std::move((*found)->user);
-    if (config_.takes_utf8 && !is_ascii(pending_.text) && !config_.takes_utf8(pending_.user))
-      pending_.text = with_ascii_domain(pending_.text, pending_.domain);
-    if ((*found)->detail) pending_.detail = std::move(*(*found)->detail);
-    if (auto refusal = refusal_of(**found))
-      refuse(Refusal::What::recipient, pending_.text, *refusal);
-    else
-      accept();
-  }
-  if (shutting_down_) return leave();
-  resume();
+void Session::go_on(Recipient&& pending, LookupResult&& found) {
+  if (!found) return refuse(Refused::What::recipient, pending.text, failed_lookup(found.error()));
+  if (!*found)
+    return refuse(Refused::What::recipient, pending.text, make_reply(550, "5.1.1", "No such user"));
+  Resolved& resolved = **found;
+  pending.user = std::move(resolved.user);
+  if (config_.takes_utf8 && !is_ascii(pending.text) && !config_.takes_utf8(pending.user))
+    pending.text = with_ascii_domain(pending.text, pending.domain);
+  if (resolved.detail) pending.detail = std::move(*resolved.detail);
+  if (auto refusal = refusal_of(pending, resolved))
+    return refuse(Refused::What::recipient, pending.text, *refusal);
+  accept(std::move(pending));
 }
 
-void Session::accept() {
-  if (!charge_for(pending_))
-    return refuse(Refusal::What::recipient, pending_.text,
+void Session::accept(Recipient&& recipient) {
+  if (!charge_for(recipient))
+    return refuse(Refused::What::recipient, recipient.text,
                   make_reply(452, "4.3.1", "No memory for more recipients now, try again later"));
   refused_ = 0;
-  envelope_->recipients.push_back(std::move(pending_));
+  transaction_->envelope->recipients.push_back(std::move(recipient));
   reply(250, "2.1.5", "Ok");
 }
 
@@ -459,105 +350,93 @@ bool Session::charge_for(const Recipient& r) {
        {&r.text, &r.local_part, &r.detail, &r.domain, &r.original_to, &r.original_type, &r.notify,
         &r.user.name, &r.user.home, &r.user.maildir, &r.user.agent})
     bytes += text->capacity();
-  return envelope_->memory.add(config_.memory, bytes);
+  return transaction_->envelope->memory.add(config_.memory, bytes);
 }
 
 void Session::on(const Data&) {
-  if (!have_sender_) {
+  if (!transaction_) {
     no_sender();
     mail_refused_ = false;  // DATA is the last of what is sent ahead
     return;
   }
   // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a
   // client that pipelines could not know.
-  if (envelope_->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
-  if (has_body_) return within_chunks();
-  state_ = State::body;
-  begin_body();
-  decoder_.reset();
+  if (transaction_->envelope->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
+  if (transaction_->message) return within_chunks();
+  state_ = InData{};
+  begin_message();
   reply(354, "", "End data with <CR><LF>.<CR><LF>");
 }
 
-void Session::begin_body() {
-  has_body_ = true;
-  body_bytes_ = 0;
-  header_.reset();
-  body_refusal_.reset();
-  refusal_told_ = false;
-  actions_.begin_body = true;
-  actions_.body_size_hint = announced_size_;
+void Session::begin_message() {
+  transaction_->message.emplace();
+  actions_.emplace_back(BeginBody{transaction_->announced_size});
 }
 
 // A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it counts as a
 // command.
 void Session::on(const Bdat& c) {
-  chunk_ = c;
-  chunk_refusal_.reset();
-  state_ = State::chunk;
+  std::optional<Reply> refusal;
   if (lacks_tls())
-    chunk_refusal_ = starttls_first();
-  else if (!have_sender_)
-    chunk_refusal_ = mail_first();
-  else if (envelope_->recipients.empty())
-    chunk_refusal_ = make_reply(503, "5.5.1", "No valid recipients");
-  else if (!has_body_)
-    begin_body();
-  if (!chunk_refusal_ && !body_refusal_ && chunk_.size > config_.message_bytes_max - body_bytes_)
+    refusal = starttls_first();
+  else if (!transaction_)
+    refusal = mail_first();
+  else if (transaction_->envelope->recipients.empty())
+    refusal = make_reply(503, "5.5.1", "No valid recipients");
+  const bool refused = refusal.has_value();
+  state_ = InChunk{c, std::move(refusal)};
+  if (!refused && !transaction_->message) begin_message();
+  if (!refused && !transaction_->message->refusal &&
+      c.size > config_.message_bytes_max - transaction_->message->bytes)
     body_failed(too_large());
-  if (chunk_.size == 0) chunk_complete();
+  if (c.size == 0) chunk_complete();
 }
 
 // What the client has sent behind it in clear is thrown away: it could be somebody else's, put in on the way.
 void Session::on(const StartTls&) {
   if (client_.tls == TlsPolicy::none) return bad(make_reply(502, "5.5.1", "TLS is not configured"));
   if (!tls_.empty()) return bad(make_reply(503, "5.5.1", "TLS is in use already"));
-  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: STARTTLS comes before MAIL"));
+  if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: STARTTLS comes before MAIL"));
   reply(220, "2.0.0", "Begin the handshake");
-  state_ = State::handshake;
-  actions_.start_tls = true;
+  state_ = InHandshake{};
+  actions_.emplace_back(BeginTls{});
 }
 
 void Session::tls_started(std::string how) {
-  if (state_ != State::handshake) return;
-  state_ = State::command;
+  if (!is<InHandshake>()) return;
+  state_ = AtCommand{};
   tls_ = std::move(how);
-  greeted_ = false;
-  lhlo_.clear();
-  origin_ = {};
-  client_.address = peer_address_;
-  client_name_.clear();
-  client_helo_.clear();
+  said_ = {};
   reset_transaction();
-  if (shutting_down_) leave();
+  if (leaving_ == Leaving::when_nothing_is_pending) leave();
   leave_if_drained();
 }
 
 // From here on it is another client's session.
 void Session::on(const Xclient& c) {
   if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XCLIENT is not for this client"));
-  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: XCLIENT comes before MAIL"));
-  if (c.address) client_.address = c.address->empty() ? peer_address_ : *c.address;
-  if (c.name) client_name_ = *c.name;
-  if (c.helo) client_helo_ = *c.helo;
-  greeted_ = false;
-  lhlo_.clear();
-  origin_ = {};
+  if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: XCLIENT comes before MAIL"));
+  if (c.address) said_.address = c.address->empty() ? std::nullopt : c.address;
+  if (c.name) said_.client_name = *c.name;
+  if (c.helo) said_.client_helo = *c.helo;
+  said_.lhlo.reset();
+  said_.origin = {};
   greet();
 }
 
 void Session::on(const Xforward& c) {
   if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XFORWARD is not for this client"));
-  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: XFORWARD comes before MAIL"));
-  for (auto [from, to] : {std::pair(&c.name, &origin_.name),
-                          {&c.address, &origin_.address},
-                          {&c.helo, &origin_.helo},
-                          {&c.ident, &origin_.ident}})
+  if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: XFORWARD comes before MAIL"));
+  for (auto [from, to] : {std::pair(&c.name, &said_.origin.name),
+                          {&c.address, &said_.origin.address},
+                          {&c.helo, &said_.origin.helo},
+                          {&c.ident, &said_.origin.ident}})
     if (*from) *to = **from;
   reply(250, "2.0.0", "Ok");
 }
 
 void Session::on(const Rset&) {
-  origin_ = {};
+  said_.origin = {};
   reset_transaction();
   if (refused_too_much()) return;
   reply(250, "2.0.0", "Ok");

@@ -1,130 +1,157 @@
 // The message of a transaction: its bytes, its deliveries, and the transaction's end.
-#include "twinloft/lmtpd/session/session.h"
+#include <fmt/format.h>
 
 #include <algorithm>
 
-#include "twinloft/base/check.h"
+#include "twinloft/lmtpd/session/session.h"
 
 namespace twinloft::lmtpd {
 
-void Session::take_body(ByteSpan& in) {
-  std::size_t before = actions_.body.size();
-  bool end = decoder_.decode(in, actions_.body);
-  look_at_body(before);
-  if (end) body_complete();
+std::vector<ByteSpan>& Session::body_pieces() {
+  if (actions_.empty() || !std::holds_alternative<BodyBytes>(actions_.back()))
+    actions_.emplace_back(BodyBytes{});
+  return std::get<BodyBytes>(actions_.back()).pieces;
 }
 
-// What has come of the message since then: too much of it, or still its header?
-void Session::look_at_body(std::size_t first_piece) {
-  for (std::size_t i = first_piece; i < actions_.body.size(); ++i) {
-    body_bytes_ += actions_.body[i].size();
-    header_.feed(actions_.body[i]);
+bool Session::has_body_to_pass_on() const {
+  return std::ranges::any_of(actions_, [](const Action& a) { return std::holds_alternative<BodyBytes>(a); });
+}
+
+// Of a message that is given up nothing more is passed on. A list never holds bytes of two messages: a
+// recipient is asked for between them.
+void Session::withhold_body() {
+  std::erase_if(actions_, [](const Action& a) { return std::holds_alternative<BodyBytes>(a); });
+}
+
+void Session::take_data(ByteSpan& input) {
+  DataDecoder& decoder = in<InData>()->decoder;
+  bool end;
+  if (transaction_->message->refusal) {
+    std::vector<ByteSpan> ignored;
+    end = decoder.decode(input, ignored);
+  } else {
+    std::vector<ByteSpan>& pieces = body_pieces();
+    const std::size_t before = pieces.size();
+    end = decoder.decode(input, pieces);
+    for (std::size_t i = before; i < pieces.size(); ++i) look_at_body(pieces[i]);
+    if (pieces.empty()) actions_.pop_back();
+    judge_sizes();
   }
-  // Of two limits that these bytes have passed the lower one was first: what is said depends on no split.
-  if (header_.bytes() > config_.header_bytes_max && config_.header_bytes_max <= config_.message_bytes_max)
+  if (end) message_complete();
+}
+
+void Session::look_at_body(ByteSpan piece) {
+  transaction_->message->bytes += piece.size();
+  transaction_->message->header.feed(piece);
+}
+
+// Too much of a message, or still its header? Of two limits that its last bytes have passed the lower one was
+// first: what is said depends on no split.
+void Session::judge_sizes() {
+  const Message& message = *transaction_->message;
+  if (message.header.bytes() > config_.header_bytes_max &&
+      config_.header_bytes_max <= config_.message_bytes_max)
     body_failed(make_reply(552, "5.3.4",
                            fmt::format("Message header larger than {} bytes", config_.header_bytes_max)));
-  if (body_bytes_ > config_.message_bytes_max) body_failed(too_large());
-  if (body_refusal_) actions_.body.clear();
+  if (message.bytes > config_.message_bytes_max) body_failed(too_large());
 }
 
-void Session::take_chunk(ByteSpan& in) {
-  ByteSpan piece = in.first(static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), chunk_.size)));
-  in = in.subspan(piece.size());
-  chunk_.size -= piece.size();
-  if (!chunk_refusal_ && !body_refusal_) {
-    actions_.body.push_back(piece);
-    look_at_body(actions_.body.size() - 1);
+void Session::take_chunk(ByteSpan& input) {
+  InChunk& chunk = *in<InChunk>();
+  ByteSpan piece = input.first(
+      static_cast<std::size_t>(std::min<std::uint64_t>(input.size(), chunk.command.size)));
+  input = input.subspan(piece.size());
+  chunk.command.size -= piece.size();
+  if (!chunk.refusal && !transaction_->message->refusal) {
+    body_pieces().push_back(piece);
+    look_at_body(piece);
+    judge_sizes();
   }
-  if (chunk_.size == 0) chunk_complete();
+  if (chunk.command.size == 0) chunk_complete();
 }
 
 // RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was
 // refused, and none where there is no such recipient; a client counts on it. Any other chunk has one.
 void Session::chunk_complete() {
-  state_ = State::command;
-  if (chunk_refusal_ && chunk_.last) return reset_transaction();
-  if (chunk_refusal_) {
-    if (mail_refused_ || (have_sender_ && envelope_->recipients.empty()))
-      reply(*chunk_refusal_);
+  const InChunk chunk = std::move(*in<InChunk>());
+  state_ = AtCommand{};
+  if (chunk.refusal && chunk.command.last) return reset_transaction();
+  if (chunk.refusal) {
+    if (mail_refused_ || (transaction_ && transaction_->envelope->recipients.empty()))
+      reply(*chunk.refusal);
     else
-      bad(*chunk_refusal_);
+      bad(*chunk.refusal);
     return;
   }
-  if (chunk_.last) return body_complete();
-  if (!body_refusal_) return reply(250, "2.0.0", "Chunk taken");
-  if (std::exchange(refusal_told_, true))
+  if (chunk.command.last) return message_complete();
+  Message& message = *transaction_->message;
+  if (!message.refusal) return reply(250, "2.0.0", "Chunk taken");
+  if (std::exchange(message.refusal_told, true))
     return reply(503, "5.5.1", "A chunk before this one was refused: RSET");
-  reply(*body_refusal_);
+  reply(*message.refusal);
 }
 
 void Session::body_failed(const Reply& r) {
-  if (!has_body_ || body_refusal_) return;
-  bool streaming = state_ != State::delivering;
-  body_refusal_ = r;
-  actions_.abort_body = true;
-  actions_.body.clear();
-  if (streaming) return;
+  if (!has_message() || transaction_->message->refusal) return;
+  transaction_->message->refusal = r;
+  withhold_body();
+  actions_.emplace_back(AbortBody{});
+  Delivering* now = in<Delivering>();
+  if (!now) return;
   // The owner found out after the end of the data: nobody has been asked to deliver what is not there.
-  actions_.deliver.reset();
-  for (auto& result : results_) result = r;
-  results_missing_ = 0;
-  finish_transaction();
+  std::erase_if(actions_, [](const Action& a) { return std::holds_alternative<Deliver>(a); });
+  finish_transaction(std::vector<std::optional<Reply>>(now->results.size(), r));
   resume();
 }
 
-void Session::body_complete() {
-  state_ = State::delivering;
-  results_.assign(envelope_->recipients.size(), std::nullopt);
-  results_missing_ = results_.size();
-  if (body_refusal_) {
-    for (auto& result : results_) result = *body_refusal_;
-    results_missing_ = 0;
-    return finish_transaction();
-  }
-  actions_.deliver = envelope_;
+void Session::message_complete() {
+  const std::size_t recipients = transaction_->envelope->recipients.size();
+  if (const auto& refusal = transaction_->message->refusal)
+    return finish_transaction(std::vector<std::optional<Reply>>(recipients, *refusal));
+  state_ = Delivering{std::vector<std::optional<Reply>>(recipients), recipients};
+  actions_.emplace_back(Deliver{transaction_->envelope});
 }
 
 void Session::delivery_done(std::size_t recipient, const Reply& r) {
-  if (state_ != State::delivering || recipient >= results_.size() || results_[recipient]) return;
-  results_[recipient] = r;
-  if (--results_missing_ > 0) return;
-  finish_transaction();
+  Delivering* now = in<Delivering>();
+  if (!now || recipient >= now->results.size() || now->results[recipient]) return;
+  now->results[recipient] = r;
+  if (--now->missing > 0) return;
+  finish_transaction(std::move(now->results));
   resume();
 }
 
 // RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands. Called
 // from within process() for a message that was refused while it arrived: going on with kept input is for the
 // callers outside of it.
-void Session::finish_transaction() {
-  for (const auto& result : results_) reply(*result);
-  if (body_refusal_) tell_refusal(Refusal::What::message, envelope_->recipients.front().text, *body_refusal_);
-  results_.clear();
+void Session::finish_transaction(std::vector<std::optional<Reply>> results) {
+  for (const auto& result : results) reply(*result);
+  if (const auto& refusal = transaction_->message->refusal)
+    tell_refusal(Refused::What::message, transaction_->envelope->recipients.front().text, *refusal);
   bad_commands_ = 0;
   refused_ = 0;
-  origin_ = {};
-  has_body_ = false;  // its owner has it, or it was given up
-  body_refusal_.reset();
+  said_.origin = {};
+  transaction_->message.reset();  // its owner has it, or it was given up
   reset_transaction();
-  state_ = State::command;
-  if (shutting_down_) leave();
+  state_ = AtCommand{};
+  if (leaving_ == Leaving::when_nothing_is_pending) leave();
   leave_if_drained();
 }
 
-void Session::drop_body() {
-  if (!std::exchange(has_body_, false) || std::exchange(body_refusal_, std::nullopt))
-    return;  // or the owner has been told
-  actions_.abort_body = true;
-  actions_.body.clear();
+void Session::drop_message() {
+  if (!has_message()) return;
+  const bool owner_knows = transaction_->message->refusal.has_value();
+  transaction_->message.reset();
+  if (owner_knows) return;
+  withhold_body();
+  actions_.emplace_back(AbortBody{});
 }
 
 void Session::reset_transaction() {
-  drop_body();
-  have_sender_ = false;
+  drop_message();
+  transaction_.reset();
   mail_refused_ = false;
-  announced_size_ = 0;
   refused_recipients_ = 0;
-  envelope_.reset();
 }
 
 }  // namespace twinloft::lmtpd

@@ -91,12 +91,12 @@ TEST(EventOrder, RepliesAreBoundedUntilTheyAreTaken) {
   std::string sent;
   std::size_t rounds = 0;
   for (; rounds < 4000; ++rounds) {
-    std::string more = s.take_actions().send;
+    std::string more = sent_by(take(s));
     EXPECT_LT(more.size(), 17u * 1024);
     sent += more;
     if (!s.holds_back()) break;
     EXPECT_FALSE(s.wants_input());
-    EXPECT_TRUE(s.take_actions().send.empty()) << "it waits to be told";
+    EXPECT_TRUE(take(s).empty()) << "it waits to be told";
     s.replies_sent();
   }
   EXPECT_GT(rounds, 10u);
@@ -117,9 +117,12 @@ TEST(EventOrder, RepliesAreBoundedAcrossLookUps) {
   s.replies_sent();
   s.receive(as_bytes(text));
   std::size_t unsent = 0;
-  for (Actions a = s.take_actions(); a.lookup; a = s.take_actions()) {
-    unsent += a.send.size();
-    s.lookup_done(std::nullopt);
+  for (;;) {
+    Actions actions = take(s);
+    const Ask* ask = find<Ask>(actions);
+    if (!ask) break;
+    unsent += sent_by(actions).size();
+    s.answer(ask->id, LookupResult(std::nullopt));
   }
   EXPECT_TRUE(s.holds_back());
   EXPECT_LT(unsent, 17u * 1024);
@@ -187,7 +190,7 @@ TEST(EventOrder, AnAnswerGivenTwiceOrForNobodyChangesNothing) {
   owner.whole(std::string(opening) + std::string(two_recipients));
   owner.answer_lookup();
   owner.answer_lookup();
-  owner.session().lookup_done(std::nullopt);
+  owner.session().answer(2, LookupResult(std::nullopt));
   owner.whole("DATA\r\nx\r\n.\r\n");
   owner.finish(0, ok);
   owner.finish(0, later);
@@ -219,8 +222,7 @@ TEST(EventOrder, ABodyLostWithItsLastBytes) {
   owner.answer_lookup();
   owner.whole("DATA\r\n");
   owner.session().receive(as_bytes("all of it\r\n.\r\nNOOP\r\n"));
-  Actions actions = owner.session().take_actions();
-  EXPECT_TRUE(actions.deliver);
+  EXPECT_TRUE(find<Deliver>(take(owner.session())));
   owner.lose_body();
   Codes codes = owner.codes();
   EXPECT_EQ(Codes(codes.end() - 3, codes.end()), (Codes{"452 4.3.1", "452 4.3.1", "250 2.0.0"}));
@@ -287,10 +289,11 @@ TEST(EventOrder, BodyBytesAreNotCopiedAfterKeptInputIsUsedUp) {
   std::string_view more = "goes on";
   for (int i = 0; i < 2; ++i) {
     owner.session().receive(as_bytes(more));
-    Actions actions = owner.session().take_actions();
-    ASSERT_EQ(actions.body.size(), 1u);
-    EXPECT_EQ(as_text(actions.body[0]), more);
-    EXPECT_EQ(static_cast<const void*>(actions.body[0].data()), static_cast<const void*>(more.data()));
+    Actions actions = take(owner.session());
+    const BodyBytes* body = find<BodyBytes>(actions);
+    ASSERT_TRUE(body && body->pieces.size() == 1);
+    EXPECT_EQ(as_text(body->pieces[0]), more);
+    EXPECT_EQ(static_cast<const void*>(body->pieces[0].data()), static_cast<const void*>(more.data()));
   }
   owner.whole("\r\n.\r\n");
   ASSERT_EQ(owner.messages.size(), 1u);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "twinloft/lmtpd/session/session.h"
@@ -18,6 +19,31 @@ struct Message {
   std::shared_ptr<const Envelope> envelope;
   std::string text;
 };
+
+struct Lookup {
+  QuestionId id = 0;
+  LookupRequest request;
+};
+
+// Of a session that has no owner.
+inline Actions take(Session& session) {
+  Actions actions;
+  session.take_actions(actions);
+  return actions;
+}
+inline std::string sent_by(const Actions& actions) {
+  std::string out;
+  for (const Action& action : actions)
+    if (const auto* send = std::get_if<SendBytes>(&action)) out += send->bytes;
+  return out;
+}
+// The first one of that kind; null: there is none.
+template <class Kind>
+const Kind* find(const Actions& actions) {
+  for (const Action& action : actions)
+    if (const auto* found = std::get_if<Kind>(&action)) return found;
+  return nullptr;
+}
 
 class Owner {
  public:
@@ -31,11 +57,11 @@ class Owner {
 
   // What is sent while `answering` is false waits in `lookups` and `message` for the test to answer.
   bool answering = true;
-  std::deque<LookupRequest> lookups;
+  std::deque<Lookup> lookups;
   std::vector<LookupRequest> all_lookups;
   std::vector<Message> messages;  // given for delivery
   std::string sent;
-  std::vector<Refusal> refused;
+  std::vector<Refused> refused;
   int aborted = 0;
   int handshakes = 0;
   std::vector<std::uint64_t> size_hints;
@@ -58,9 +84,7 @@ class Owner {
 
   void answer_lookup() {
     ASSERT_FALSE(lookups.empty());
-    LookupRequest request = std::move(lookups.front());
-    lookups.pop_front();
-    session_->lookup_done(find(request));
+    answer_first_lookup();
     carry_out();
   }
   void finish(std::size_t recipient, const Reply& reply) {
@@ -93,32 +117,52 @@ class Owner {
     carry_out();
   }
 
-  // Everything the session has asked for until now, in the order of the fields of Actions.
+  // Everything the session has asked for until now, in the order of the list.
   void carry_out() {
     for (;;) {
-      Actions actions = session_->take_actions();
-      sent += actions.send;
-      for (Refusal& r : actions.refused) refused.push_back(std::move(r));
-      if (actions.begin_body) {
-        body_.clear();
-        size_hints.push_back(actions.body_size_hint);
-      }
-      for (ByteSpan piece : actions.body) body_ += as_text(piece);
-      aborted += actions.abort_body;
-      handshakes += actions.start_tls;
-      if (actions.abort_body) body_.clear();
-      EXPECT_TRUE(!actions.close || session_->closed());
-      if (actions.deliver) messages.push_back({actions.deliver, std::exchange(body_, {})});
-      if (actions.lookup) {
-        all_lookups.push_back(*actions.lookup);
-        lookups.push_back(std::move(*actions.lookup));
+      session_->take_actions(actions_);
+      std::shared_ptr<const Envelope> to_deliver;
+      for (Action& action : actions_) {
+        EXPECT_TRUE(!to_deliver) << "nothing comes behind a message that is to be delivered";
+        std::visit(Visitor{[&](SendBytes& send) {
+                             EXPECT_FALSE(send.bytes.empty());
+                             sent += send.bytes;
+                           },
+                           [&](Refused& r) { refused.push_back(std::move(r)); },
+                           [&](const BeginBody& begin) {
+                             EXPECT_FALSE(receiving_) << "a message begins within another";
+                             receiving_ = true;
+                             body_.clear();
+                             size_hints.push_back(begin.size_hint);
+                           },
+                           [&](const BodyBytes& body) {
+                             EXPECT_TRUE(receiving_ && !body.pieces.empty());
+                             for (ByteSpan piece : body.pieces) body_ += as_text(piece);
+                           },
+                           [&](AbortBody) {
+                             receiving_ = false;
+                             ++aborted;
+                             body_.clear();
+                           },
+                           [&](Ask& ask) {
+                             LookupRequest& request = std::get<LookupRequest>(ask.question);
+                             all_lookups.push_back(request);
+                             lookups.push_back({ask.id, std::move(request)});
+                           },
+                           [&](Deliver& whole) {
+                             EXPECT_TRUE(std::exchange(receiving_, false));
+                             to_deliver = whole.envelope;
+                             messages.push_back({std::move(whole.envelope), std::exchange(body_, {})});
+                           },
+                           [&](BeginTls) { ++handshakes; }, [&](Close) { EXPECT_TRUE(session_->closed()); }},
+                   action);
       }
       if (session_->holds_back())
         session_->replies_sent();
-      else if (!answering || (!actions.deliver && !actions.lookup))
+      else if (!answering || (!to_deliver && lookups.empty()))
         return;
       else
-        answer(actions);
+        answer(to_deliver);
     }
   }
 
@@ -143,7 +187,7 @@ class Owner {
   }
 
  private:
-  static LookupResult find(const LookupRequest& request) {
+  static LookupResult who(const LookupRequest& request) {
     if (request.local_part == "wrong") return fail(Errc::invalid, "the row is wrong");
     if (request.local_part == "broken") return fail(Errc::unavailable, "the database is away");
     if (request.local_part.starts_with("nobody")) return std::nullopt;
@@ -161,21 +205,22 @@ class Owner {
     return found;
   }
 
-  void answer(const Actions& actions) {
-    if (!lookups.empty()) {
-      LookupRequest request = lookups.front();
-      lookups.pop_front();
-      session_->lookup_done(find(request));
-    }
-    if (!actions.deliver) return;
-    // The last recipient is done first: the order of the replies must not follow.
-    auto envelope = actions.deliver;
-    for (std::size_t i = envelope->recipients.size(); i-- > 0;)
+  void answer_first_lookup() {
+    Lookup lookup = std::move(lookups.front());
+    lookups.pop_front();
+    session_->answer(lookup.id, who(lookup.request));
+  }
+  // The last recipient is done first: the order of the replies must not follow.
+  void answer(const std::shared_ptr<const Envelope>& envelope) {
+    if (!lookups.empty()) answer_first_lookup();
+    for (std::size_t i = envelope ? envelope->recipients.size() : 0; i-- > 0;)
       session_->delivery_done(i, deliver(envelope->recipients[i]));
   }
 
   SessionConfig config_;
   std::unique_ptr<Session> session_;
+  Actions actions_;
+  bool receiving_ = false;
   std::string body_;
   int ids_ = 0;
 };

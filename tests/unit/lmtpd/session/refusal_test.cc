@@ -5,7 +5,7 @@
 namespace twinloft::lmtpd::test {
 namespace {
 
-std::string text_of(const Refusal& r) {
+std::string text_of(const Refused& r) {
   static constexpr const char* what[] = {"sender", "recipient", "message", "connection"};
   std::string out = what[static_cast<std::size_t>(r.what)];
   return out + " " + r.id + " " + r.client + " " + r.from + " " + r.to + " " + std::to_string(r.reply.code) +
@@ -17,7 +17,7 @@ class Refusals : public Dialogue {
   std::vector<std::string> told(std::string_view text) {
     std::vector<std::string> out;
     std::unique_ptr<Owner> owner = run(text);
-    for (const Refusal& r : owner->refused) out.push_back(text_of(r));
+    for (const Refused& r : owner->refused) out.push_back(text_of(r));
     return out;
   }
   static std::string recipients(int count, const std::string& local_part = "nobody") {

@@ -1,6 +1,6 @@
 // One LMTP connection as a state machine, without I/O (RFC 2033).
 //
-//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ (look-up) ──▶ envelope ──DATA──▶ body ──"."──▶
+//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ asking ──answer()──▶ envelope ──DATA──▶ body ──"."──▶
 //   delivering ─▶ ready
 //                                                                   envelope ──BDAT──▶ chunk ──last byte──▶
 //                                                                   envelope
@@ -12,8 +12,8 @@
 // the handshake, everything that the client has sent in clear is discarded (section 4.2): its name, and the
 // attributes of XCLIENT.
 //
-// The owner calls an event function, then performs the result of take_actions() in its order. Replies are
-// strictly in the order of the commands: while a look-up or deliveries are pending, input is kept, and not
+// The owner calls an event function, then performs the list of take_actions() in its order. Replies are
+// strictly in the order of the commands: while a question or deliveries are pending, input is kept, and not
 // processed. So a client may send ahead, as PIPELINING (RFC 2920) allows.
 #pragma once
 
@@ -22,12 +22,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "twinloft/base/bytes.h"
 #include "twinloft/lmtpd/proto/command.h"
 #include "twinloft/lmtpd/proto/data_decoder.h"
 #include "twinloft/lmtpd/proto/header_meter.h"
+#include "twinloft/lmtpd/session/actions.h"
+#include "twinloft/lmtpd/session/kept_input.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 
@@ -62,37 +65,14 @@ struct Client {
   TlsPolicy tls = TlsPolicy::none;
 };
 
-// A refusal, for the log.
-struct Refusal {
-  enum class What { sender, recipient, message, connection };
-  What what = What::recipient;
-  std::string id;      // of the transaction; empty: no transaction
-  std::string client;  // the client's address
-  std::string from;
-  std::string to;  // a message's first recipient
-  Reply reply;
-};
-
-struct Actions {
-  std::string send;  // bytes to the client
-  std::vector<Refusal> refused;
-  bool begin_body = false;  // a message starts; `body_size_hint` is what SIZE announced, or 0
-  std::uint64_t body_size_hint = 0;
-  std::vector<ByteSpan> body;  // its next bytes; valid until the next event
-  bool abort_body = false;     // forget the message: too large, or the owner said so, or the client left
-  std::optional<LookupRequest> lookup;      // answer with lookup_done()
-  std::shared_ptr<const Envelope> deliver;  // answer with delivery_done() for each recipient, in any order
-  bool start_tls = false;  // after `send` went out; then tls_started(), or the connection's end
-  bool close = false;      // after `send` went out
-};
-
 class Session {
  public:
   explicit Session(const SessionConfig& config) : config_(config) {}
 
   void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
-  void lookup_done(LookupResult found);
+  // The answer to the question of that number. Ignored if that question is not open.
+  void answer(QuestionId id, Answer given);
   // The message cannot be stored (memory, disk). The rest of it is skipped, and every recipient gets this
   // reply.
   void body_failed(const Reply& reply);
@@ -102,7 +82,7 @@ class Session {
   void tls_started(std::string how);
   // As idle_timeout(), for a client that sends, but has taken too long for a message.
   void transaction_timeout();
-  void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited
+  void idle_timeout();  // 421 4.4.2; nothing where a question or deliveries, and not the client, are waited
                         // for
   // The server stops: 421 4.3.2, at once if nothing is pending, otherwise after the replies of the present
   // transaction.
@@ -112,7 +92,8 @@ class Session {
   // The server stops now, without waiting for pending work: 421 4.3.2. Answer deliveries in flight before.
   void abort();
 
-  Actions take_actions();
+  // What the owner has to do, in this order. out: its items are removed first. Its memory is used again.
+  void take_actions(Actions& out);
 
   // How many bytes to read from the socket now. 0: none, since answers are pending and enough input is
   // waiting, or replies must be sent first. More bytes are accepted too, and kept.
@@ -123,37 +104,99 @@ class Session {
   // All replies so far were sent. Continues if holds_back().
   void replies_sent();
   // True while the session waits for the client, and not for the server: the idle timeout runs.
-  bool waits_for_client() const {
-    return state_ != State::lookup && state_ != State::delivering && state_ != State::closed;
-  }
+  bool waits_for_client() const { return !is<Asking>() && !is<Delivering>() && !is<Closed>(); }
   // A unique number of the present transaction. 0: none.
-  std::uint64_t transaction() const { return have_sender_ ? transactions_ : 0; }
+  std::uint64_t transaction() const { return transaction_ ? transactions_ : 0; }
   bool has_begun_any() const { return transactions_ > 0; }
   // Whether the client's last input, after pending input, is QUIT. If the client then shuts its side, it has
   // not left, and still waits for the replies.
   bool has_quit_ahead() const;
-  bool in_handshake() const { return state_ == State::handshake; }
-  bool closed() const { return state_ == State::closed; }
-  std::size_t input_memory() const { return waiting_.capacity(); }  // bytes held for input, used or not
+  bool in_handshake() const { return is<InHandshake>(); }
+  bool closed() const { return is<Closed>(); }
+  std::size_t input_memory() const { return kept_.memory(); }  // bytes held for input, used or not
 
  private:
-  enum class State { command, lookup, body, chunk, delivering, handshake, closed };
   static constexpr std::size_t waiting_input_max = 16 * 1024;    // bytes kept while answers are pending
   static constexpr std::size_t message_input_max = 64 * 1024;    // of a message at once; what a client sends
                                                                  // ahead behind its end is kept
   static constexpr std::size_t replies_at_once_max = 16 * 1024;  // bytes, before the next command is looked
                                                                  // at
-  static constexpr std::size_t waiting_memory_max = 4 * 1024;    // that a session without kept input holds
+  static constexpr std::size_t actions_kept_max = 16;            // that a session has memory for all the time
 
-  void process(ByteSpan& in);
-  bool take_line(ByteSpan& in);
-  bool refuse_line(ByteSpan& in, std::string_view why);
-  bool skip_line(ByteSpan& in);
-  void take_body(ByteSpan& in);
-  void take_chunk(ByteSpan& in);
+  struct ChargedEnvelope : Envelope {
+    MemoryCharge memory;
+  };
+  // A message that has begun, and whose transaction has not ended.
+  struct Message {
+    std::uint64_t bytes = 0;
+    HeaderMeter header;
+    std::optional<Reply> refusal;  // it was given up, and this is what every recipient gets
+    bool refusal_told = false;     // in reply to a chunk
+  };
+  // From MAIL to the replies after the message, or RSET.
+  struct Transaction {
+    std::shared_ptr<ChargedEnvelope> envelope;
+    std::uint64_t announced_size = 0;
+    std::optional<Message> message = {};
+  };
+  // What the client has said of itself, and of whom it speaks for.
+  struct Introduction {
+    std::optional<std::string> lhlo = {};     // its name; nullopt: LHLO comes first
+    std::optional<std::string> address = {};  // of XCLIENT, as the next two; nullopt: its own counts
+    std::string client_name = {}, client_helo = {};
+    Origin origin = {};  // of XFORWARD, for the next message
+  };
+
+  // What comes next, or is waited for.
+  struct AtCommand {};  // its line
+  // What is answered with what the owner knows: the recipient of a RCPT.
+  using Subject = std::variant<Recipient>;
+  struct Asking {
+    QuestionId id;
+    Subject subject;
+  };
+  struct InData {  // up to the dot
+    DataDecoder decoder;
+  };
+  struct InChunk {
+    Bdat command;                  // its size: what is left of it
+    std::optional<Reply> refusal;  // it is skipped, and this is its reply
+  };
+  struct Delivering {
+    std::vector<std::optional<Reply>> results;  // by recipient
+    std::size_t missing;
+  };
+  struct InHandshake {};
+  struct Closed {};
+  using State = std::variant<AtCommand, Asking, InData, InChunk, Delivering, InHandshake, Closed>;
+  template <class S>
+  bool is() const {
+    return std::holds_alternative<S>(state_);
+  }
+  template <class S>
+  S* in() {
+    return std::get_if<S>(&state_);
+  }
+
+  // When it leaves by itself.
+  enum class Leaving { no, between_transactions, when_nothing_is_pending };
+  // The rest of a refused command line, up to its CRLF.
+  struct SkippedLine {
+    bool cr = false;  // its last byte until now
+  };
+
+  void process(ByteSpan& input);
+  bool take_line(ByteSpan& input);
+  bool refuse_line(ByteSpan& input, std::string_view why);
+  bool skip_line(ByteSpan& input);
+  void take_data(ByteSpan& input);
+  void take_chunk(ByteSpan& input);
   void chunk_complete();
-  void begin_body();
-  void drop_body();
+  void begin_message();
+  void drop_message();
+  void withhold_body();
+  bool has_body_to_pass_on() const;
+  std::vector<ByteSpan>& body_pieces();
   void execute(std::string_view line);
   static Reply starttls_first();
   template <class C>
@@ -171,21 +214,25 @@ class Session {
   void on(const Help& c);
   void on(const Quit& c);
   void on(const Vrfy& c);
-  void body_complete();
+  void message_complete();
+  template <class Append>
+  void send(Append append);
   void reply(int code, std::string_view enhanced, std::string_view text);
   void reply(const Reply& r);
   void bad(const Reply& r);
   void no_sender();
   static Reply mail_first();
   static Reply chunks_first();
-  void refuse(Refusal::What what, std::string_view address, const Reply& r);
-  void tell_refusal(Refusal::What what, std::string_view address, const Reply& r);
+  void refuse(Refused::What what, std::string_view address, const Reply& r);
+  void tell_refusal(Refused::What what, std::string_view address, const Reply& r);
   bool refused_too_much();
   bool lacks_tls() const { return client_.tls == TlsPolicy::required && tls_.empty(); }
+  bool has_message() const { return transaction_ && transaction_->message; }
   void within_chunks();
   Reply too_large() const;
-  void look_at_body(std::size_t first_piece);
-  void finish_transaction();
+  void look_at_body(ByteSpan piece);
+  void judge_sizes();
+  void finish_transaction(std::vector<std::optional<Reply>> results);
   void reset_transaction();
   void greet();
   void end_silently();
@@ -193,53 +240,34 @@ class Session {
   void leave();
   void leave_if_drained();
   void resume();
-  void forget_waiting();
+  void ask(Question question, Subject&& subject);
+  void go_on(Recipient&& pending, LookupResult&& found);
+  std::optional<Reply> refusal_of(const Recipient& pending) const;
+  std::optional<Reply> refusal_of(const Recipient& pending, const Resolved& found) const;
+  static Reply database_away();
+  static Reply failed_lookup(const Error& error);
+  void accept(Recipient&& recipient);
+  bool charge_for(const Recipient& recipient);
+  const std::string& client_address() const { return said_.address ? *said_.address : client_.address; }
 
   const SessionConfig& config_;
   Client client_;
-  std::string client_name_, client_helo_;  // of XCLIENT
-  std::string peer_address_;               // of the connection itself, without XCLIENT
-  std::string tls_;                        // the protocol and cipher; empty: no TLS
-  Origin origin_;                          // of XFORWARD, for the next message
-  State state_ = State::command;
-  bool greeted_ = false;  // LHLO was given
-  bool have_sender_ = false;
+  std::string tls_;  // the protocol and cipher; empty: no TLS
+  Introduction said_;
+  State state_;
+  Leaving leaving_ = Leaving::no;
+  std::optional<Transaction> transaction_;
   std::uint64_t transactions_ = 0;  // begun
+  QuestionId questions_ = 0;        // asked
   bool mail_refused_ = false;       // the next commands of a pipelining client are no bad commands
-  bool shutting_down_ = false;
-  bool draining_ = false;
-  bool skipping_line_ = false;  // a refused line, up to its CRLF
-  bool skipped_cr_ = false;     // the last skipped byte is a CR
   std::uint32_t bad_commands_ = 0;
   std::uint32_t refused_ = 0;             // permanently, one after the other
-  std::uint32_t refused_recipients_ = 0;  // of this transaction
-  std::string lhlo_;
-  struct ChargedEnvelope : Envelope {
-    MemoryCharge memory;
-  };
-  std::optional<Reply> refusal_of(const User& user) const;
-  std::optional<Reply> refusal_of(const Resolved& found) const;
-  static Reply database_away();
-  static Reply failed_lookup(const Error& error);
-  void accept();
-  bool charge_for(const Recipient& recipient);
-  std::shared_ptr<ChargedEnvelope> envelope_;
-  Recipient pending_;  // the recipient being looked up
-  std::uint64_t announced_size_ = 0;
-  bool has_body_ = false;  // a message has begun, and its transaction has not ended
-  std::uint64_t body_bytes_ = 0;
-  std::optional<Reply> body_refusal_;   // every recipient's reply to a body that was abandoned
-  bool refusal_told_ = false;           // it was sent as the reply to a chunk
-  Bdat chunk_;                          // the present chunk, with its remaining size
-  std::optional<Reply> chunk_refusal_;  // the chunk is skipped, and gets this reply
-  DataDecoder decoder_;
-  HeaderMeter header_;
-  std::vector<std::optional<Reply>> results_;
-  std::size_t results_missing_ = 0;
+  std::uint32_t refused_recipients_ = 0;  // since the last MAIL
+  std::optional<SkippedLine> skipped_line_;
   bool holds_back_ = false;
-  std::size_t replies_unsent_ = 0;  // bytes taken by the owner, without those in actions_
-  std::vector<std::byte> waiting_;  // input that was not processed yet
-  std::size_t waiting_begin_ = 0;
+  std::size_t replies_pending_ = 0;  // bytes in actions_
+  std::size_t replies_unsent_ = 0;   // bytes taken by the owner
+  KeptInput kept_;
   Actions actions_;
 };
 
