@@ -1,8 +1,8 @@
 // One client: carries bytes between its socket and its Session, and does what the session asks for.
 //
 // Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no task of it is under
-// way on a worker thread. Each of its parts is in one state of its own type: the phase, input and output, the
-// session's question, and its message. What throws costs this connection alone (safely()).
+// way on a worker thread. Each of its parts is in one state of its own type: the phase, CommandReader and
+// ReplyWriter, the session's question, IncomingMessage. What throws costs this connection alone (safely()).
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -12,13 +12,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "body_upload.h"
+#include "command_reader.h"
 #include "hub.h"
+#include "incoming_message.h"
+#include "memory_patience.h"
+#include "patience.h"
 #include "questions.h"
-#include "stream_ends.h"
+#include "reply_writer.h"
 #include "transaction.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/session/session.h"
@@ -26,7 +28,7 @@
 
 namespace twinloft::lmtpd {
 
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection : public std::enable_shared_from_this<Connection>, private IncomingMessage::Owner {
  public:
   Connection(Loop& loop, NewConnection fresh);
 
@@ -42,26 +44,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class Phase {
     proxied,  // the PROXY protocol's header is to come first
     open,
-    closing,    // what is in output_ goes, then our end is shut
+    closing,    // what is in writer_ goes, then our end is shut
     lingering,  // waits for the client's end, so that a reset does not take the last reply away
     closed,
   };
-  // What becomes of the session's message.
-  //
-  //   Nothing ──▶ Receiving ──▶ Delivering ──▶ Nothing      Receiving ──given up──▶ Nothing
-  struct Nothing {};
-  struct Receiving {
-    std::shared_ptr<BodyUpload> upload;
-  };
-  struct Delivering {
-    std::shared_ptr<Transaction> transaction;
-  };
-  using Work = std::variant<Nothing, Receiving, Delivering>;
-  template <class T>
-  T* at_work() {
-    return std::get_if<T>(&work_);
-  }
-
   // Does it; where that throws, the client gets 421, and this connection ends.
   template <class Do>
   void safely(Do what);
@@ -75,6 +61,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::shared_ptr<Connection> connection;
     std::function<void(Connection&)> what;
   };
+  static void post_finished(const std::shared_ptr<Finished>& finished);
   static void finish_here(Finished& finished);
 
   void perform();  // until the session asks for nothing more, then flush()
@@ -90,15 +77,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool on(const BeginTls&) { return false; }  // by all_sent()
   bool on(const Close& close);
   void answered(QuestionId id, Answer answer);
-  void store(std::shared_ptr<BodyUpload> upload, BodyWrite write);
-  void stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store,
-              const Status& kept);
-  void lose_body(const Error& error);
-  void deliver_if_whole(BodyUpload& upload);
-  void deliver(BodyUpload::Whole whole);
+  void write(std::shared_ptr<BodyUpload> upload, BodyWrite write) override;
+  std::shared_ptr<Transaction> deliver(BodyUpload::Whole whole) override;
+  void lost(const Error& error) override;
   void delivered(const std::vector<Reply>& replies);
   bool client_has_left() const;
-  void give_up_waiting(const Delivering& now);
+  void give_up(Transaction& transaction) const;
+  void give_up_deliveries();
 
   void greet(const sockaddr_storage& client);
   void take_proxy_header(std::string_view bytes);
@@ -109,12 +94,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_readable();
   void on_readable();
   bool read_once();
+  void on_read(const CommandReader::Bytes& got);
+  void on_read(const CommandReader::Nothing&) {}
+  void on_read(const CommandReader::NeedsToWrite&) { wait_writable(); }
+  void on_read(const CommandReader::End&);
+  void on_read(const CommandReader::Broken&) { close(); }
   void take_input(std::string_view bytes);
   void wait_writable();
   void on_writable();
   void all_sent();
   void go_on_with_input();
-  bool is_storing() const;
   void linger();
   void close();
   void remove_if_done();
@@ -133,9 +122,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const sockaddr_storage peer_;
   Session session_;
   Phase phase_ = Phase::open;
-  Input input_;
-  Output output_;
-  Work work_;
+  CommandReader reader_;
+  ReplyWriter writer_;
+  IncomingMessage message_{*this};
   Questions questions_;
   std::optional<QuestionId> asked_;  // the session waits for the answer
   std::size_t tasks_ = 0;     // of this connection, that have not ended; also those that nobody waits for any
@@ -143,11 +132,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool stopping_ = false;     // the server leaves
   std::string proxy_header_;  // as much of it as has come
   std::string address_;       // that counts for the limit by address; empty: none does
-  std::uint64_t transaction_seen_ = 0;  // Session::transaction()
-  Instant transaction_began_{};
   boost::asio::steady_timer queue_timer_;  // of its deliveries that have not begun
-  Instant last_progress_;
+  Patience patience_;
 };
+
+template <class What>
+void Connection::finish_task(std::shared_ptr<Connection> self, What what) {
+  MemoryPatience patient;
+  post_finished(std::make_shared<Finished>(std::move(self), std::move(what)));
+}
 
 template <class Do>
 void Connection::safely(Do what) {

@@ -8,24 +8,22 @@ namespace twinloft::lmtpd {
 
 namespace asio = boost::asio;
 
-namespace {
-constexpr std::size_t held_back_max = 16 * 1024;  // bytes of replies that wait for an answer's
-}  // namespace
-
 // One send for all that has gathered; the rest once the client has taken it.
 void Connection::flush() {
-  if (phase_ == Phase::closed || output_.is_waiting()) return;
+  if (phase_ == Phase::closed || writer_.is_waiting()) return;
   // What a pipelining client has asked for before goes with the reply to its next command, which waits for an
   // answer: the client waits for that reply anyhow.
-  if (asked_ && phase_ == Phase::open && output_.size() < held_back_max && !output_.is_urgent()) return;
-  while (!output_.empty()) {
-    Wire::Outcome sent = wire_.send(output_.unsent());
-    if (sent.state == Wire::State::want_write) return wait_writable();
-    if (sent.state == Wire::State::want_read) return wait_readable();
-    if (sent.state != Wire::State::done) return close();
-    output_.sent(sent.bytes);
+  if (asked_ && phase_ == Phase::open && writer_.may_be_held_back()) return;
+  switch (writer_.flush(wire_)) {
+    case ReplyWriter::Flushed::all:
+      return all_sent();
+    case ReplyWriter::Flushed::needs_room:
+      return wait_writable();
+    case ReplyWriter::Flushed::needs_to_read:
+      return wait_readable();
+    case ReplyWriter::Flushed::broken:
+      return close();
   }
-  all_sent();
 }
 
 void Connection::all_sent() {
@@ -34,23 +32,16 @@ void Connection::all_sent() {
   session_.replies_sent();
   if (session_.in_handshake() && !wire_.is_secured()) return begin_tls();
   // A client that has shut its end still gets the replies it waits for.
-  if (input_.ended() && session_.waits_for_client()) return close();
+  if (reader_.ended() && session_.waits_for_client()) return close();
   wait_readable();
-}
-
-// A part of a message is with a worker: nothing more is taken from the client, nor from what it has sent
-// ahead, until that is stored.
-bool Connection::is_storing() const {
-  const Receiving* now = std::get_if<Receiving>(&work_);
-  return now && now->upload->is_away();
 }
 
 // By way of the loop, so that others have their turn. Where a part is being stored, stored() comes here
 // again.
 void Connection::go_on_with_input() {
-  if (is_storing()) return;
+  if (message_.is_storing()) return;
   asio::post(loop_.io(), [self = shared_from_this()] {
-    if (self->phase_ != Phase::open || !self->output_.empty() || self->is_storing())
+    if (self->phase_ != Phase::open || !self->writer_.empty() || self->message_.is_storing())
       return;  // else flush() comes here again
     self->safely([&] {
       self->session_.replies_sent();
@@ -76,7 +67,7 @@ void Connection::go_on_with_handshake() {
   switch (wire_.handshake().state) {
     case Wire::State::done:
       session_.tls_started(wire_.how());
-      last_progress_ = hub_.clock.now();
+      patience_.note_progress(hub_.clock.now());
       return perform();
     case Wire::State::want_read:
       return wait_readable();
@@ -93,22 +84,22 @@ void Connection::go_on_with_handshake() {
 void Connection::wait_readable() {
   bool wanted = phase_ == Phase::lingering || phase_ == Phase::proxied ||
                 (phase_ == Phase::open && (session_.wants_input() || session_.in_handshake()));
-  if (!input_.may_wait() || is_storing() || !wanted) return;
+  if (!reader_.may_wait() || message_.is_storing() || !wanted) return;
   auto ready = [self = shared_from_this()](const boost::system::error_code& error) {
     self->safely([&] {
-      self->input_.ready();
+      self->reader_.ready();
       if (error) return self->close();
       self->on_readable();
     });
   };
-  input_.wait();
+  reader_.wait();
   if (wire_.holds_input()) return asio::post(loop_.io(), [ready] { ready({}); });
   socket_.async_wait(asio::socket_base::wait_read, ready);
 }
 
 void Connection::on_readable() {
-  if (phase_ == Phase::closed || is_storing())
-    return;  // flush() waits for input again once the part is stored
+  if (phase_ == Phase::closed || message_.is_storing())
+    return;  // flush() waits for input again once the part of the message is stored
   if (session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
   if (read_once()) flush();
 }
@@ -120,31 +111,22 @@ bool Connection::read_once() {
                                                                                   // is waited for is thrown
                                                                                   // away
   if (wanted == 0) return true;
-  Wire::Outcome got = wire_.receive(std::span(buffer).first(std::min(buffer.size(), wanted)));
-  switch (got.state) {
-    case Wire::State::want_read:
-      return true;
-    case Wire::State::want_write:
-      wait_writable();
-      return true;
-    case Wire::State::broken:
-      close();
-      return false;
-    case Wire::State::end:
-      input_.end();
-      if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
-      if (const Delivering* now = at_work<Delivering>(); now && client_has_left()) give_up_waiting(*now);
-      return phase_ != Phase::closed;
-    case Wire::State::done:
-      break;
-  }
-  last_progress_ = hub_.clock.now();
-  std::string_view bytes(buffer.data(), got.bytes);
-  if (phase_ == Phase::proxied)
-    take_proxy_header(bytes);
-  else if (phase_ == Phase::open)
-    take_input(bytes);
+  CommandReader::Got got = reader_.read(wire_, std::span(buffer).first(std::min(buffer.size(), wanted)));
+  std::visit([this](const auto& what) { on_read(what); }, got);
   return phase_ != Phase::closed;
+}
+
+void Connection::on_read(const CommandReader::Bytes& got) {
+  patience_.note_progress(hub_.clock.now());
+  if (phase_ == Phase::proxied)
+    take_proxy_header(got.bytes);
+  else if (phase_ == Phase::open)
+    take_input(got.bytes);
+}
+
+void Connection::on_read(const CommandReader::End&) {
+  if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
+  if (client_has_left()) give_up_deliveries();
 }
 
 void Connection::take_input(std::string_view bytes) {
@@ -155,12 +137,12 @@ void Connection::take_input(std::string_view bytes) {
 }
 
 void Connection::wait_writable() {
-  if (output_.is_waiting()) return;
-  output_.wait();
+  if (writer_.is_waiting()) return;
+  writer_.wait();
   socket_.async_wait(asio::socket_base::wait_write,
                      [self = shared_from_this()](const boost::system::error_code& error) {
                        self->safely([&] {
-                         self->output_.ready();
+                         self->writer_.ready();
                          if (error) return self->close();
                          self->on_writable();
                        });
@@ -168,7 +150,7 @@ void Connection::wait_writable() {
 }
 
 void Connection::on_writable() {
-  last_progress_ = hub_.clock.now();
+  patience_.note_progress(hub_.clock.now());
   if (phase_ != Phase::closed && session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
   flush();
 }

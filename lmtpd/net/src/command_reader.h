@@ -1,0 +1,65 @@
+// What a connection reads: its socket's input, in one of its states.
+//
+//   idle ──wait()──▶ waiting ──ready()──▶ idle ──read(), the client has shut its side──▶ ended
+//
+// A step that a state does not have is a std::logic_error, which costs that connection, and nothing else.
+#pragma once
+
+#include <span>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "wire.h"
+
+namespace twinloft::lmtpd {
+
+class CommandReader {
+ public:
+  bool may_wait() const { return state_ == State::idle; }
+  bool ended() const { return state_ == State::ended; }
+  void wait() { step(State::idle, State::waiting); }
+  void ready() { step(State::waiting, State::idle); }
+
+  struct Bytes {
+    std::string_view bytes;  // in the buffer
+  };
+  struct Nothing {};       // now
+  struct NeedsToWrite {};  // TLS has to send something first
+  struct End {};           // the client has shut its side: from now on ended()
+  struct Broken {};
+  using Got = std::variant<Bytes, Nothing, NeedsToWrite, End, Broken>;
+  // Once. While it is idle.
+  Got read(Wire& wire, std::span<char> buffer) {
+    const Wire::Outcome got = wire.receive(buffer);
+    switch (got.state) {
+      case Wire::State::done:
+        return Bytes{std::string_view(buffer.data(), got.bytes)};
+      case Wire::State::want_read:
+        return Nothing{};
+      case Wire::State::want_write:
+        return NeedsToWrite{};
+      case Wire::State::end:
+        step(State::idle, State::ended);
+        return End{};
+      case Wire::State::broken:
+        break;
+    }
+    return Broken{};
+  }
+
+ private:
+  enum class State {
+    idle,
+    waiting,  // the event loop tells when there are bytes
+    ended,
+  };
+  void step(State from, State to) {
+    if (std::exchange(state_, to) != from)
+      throw std::logic_error("a step of the input that its state does not have");
+  }
+  State state_ = State::idle;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,194 @@
+// What the session of a Connection asks for, and how it learns what became of that.
+#include <cerrno>
+#include <exception>
+
+#include "connection.h"
+#include "memory_patience.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// May block.
+Status append_to(BodyStore& store, const std::string& bytes) {
+  try {
+    return store.append(bytes);
+  } catch (const std::exception& e) {
+    MemoryPatience patient;
+    return fail(Errc::internal, "unexpectedly: {}", e.what());
+  } catch (...) {
+    return fail(Errc::internal, "unexpectedly");
+  }
+}
+
+// Of a message that could not be kept as it came. A full disk is one reason of many.
+Reply not_kept(const Error& error) {
+  switch (error.sys) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
+    default:
+      break;
+  }
+  if (error.code == Errc::exhausted) return {452, "4.3.1", "No room for the message now, try again later"};
+  return {451, "4.3.0", "The message could not be kept, try again later"};
+}
+
+}  // namespace
+
+void Connection::perform() {
+  while (perform_once()) {
+  }
+  flush();
+}
+
+// True where the session was told something by this, and may ask for more.
+bool Connection::perform_once() {
+  Actions& actions = loop_.actions();
+  session_.take_actions(actions);
+  bool again = false;
+  for (Action& action : actions) again |= std::visit([this](auto& what) { return on(what); }, action);
+  return again;
+}
+
+bool Connection::on(SendBytes& send) {
+  writer_.add(std::move(send.bytes));
+  return false;
+}
+
+bool Connection::on(const Refused& r) {
+  static constexpr const char* what[] = {"sender refused", "recipient refused", "message refused",
+                                         "connection closed"};
+  auto left_out = hub_.refused.admit(hub_.clock.now());
+  if (!left_out) return false;
+  log_line(LogLevel::info, what[static_cast<std::size_t>(r.what)],
+           {{"id", r.id},
+            {"from", r.from},
+            {"to", r.to},
+            {"client", r.client},
+            {"reply", fmt::format("{} {} {}", r.reply.code, r.reply.enhanced, r.reply.text)},
+            {"left_out", fmt::format("{}", *left_out)}});
+  return false;
+}
+
+bool Connection::on(const BeginBody&) {
+  message_.begin(std::make_shared<BodyStore>(hub_.body_limits, hub_.budget));
+  return false;
+}
+bool Connection::on(const BodyBytes& bytes) {
+  return !message_.take(bytes.pieces);
+}
+bool Connection::on(const AbortBody&) {
+  message_.abort();
+  return false;
+}
+bool Connection::on(Deliver& deliver) {
+  message_.complete(std::move(deliver.envelope));
+  return false;
+}
+
+bool Connection::on(const Close&) {
+  if (phase_ == Phase::open) phase_ = Phase::closing;
+  return false;
+}
+
+bool Connection::on(Ask& ask) {
+  if (asked_) throw std::logic_error("a question is asked while another is open");
+  auto answer = questions_.ask(std::move(ask.question), [&] {
+    return [self = shared_from_this(), id = ask.id](Answer found) mutable {
+      finish_task(std::move(self), [id, found = std::move(found)](Connection& c) mutable {
+        c.answered(id, std::move(found));
+      });
+    };
+  });
+  if (answer) {
+    session_.answer(ask.id, std::move(*answer));
+    return true;
+  }
+  asked_ = ask.id;
+  ++tasks_;
+  return false;
+}
+
+void Connection::answered(QuestionId id, Answer answer) {
+  asked_.reset();
+  patience_.note_progress(hub_.clock.now());
+  session_.answer(id, std::move(answer));
+  perform();
+}
+
+void Connection::write(std::shared_ptr<BodyUpload> upload, BodyWrite write) {
+  hub_.bodies.post(
+      [self = shared_from_this(), upload = std::move(upload), write = std::move(write)]() mutable {
+        Status kept = append_to(*write.store, write.bytes);
+        finish_task(std::move(self), [upload = std::move(upload), store = std::move(write.store),
+                                      kept = std::move(kept)](Connection& c) {
+          c.patience_.note_progress(c.hub_.clock.now());
+          c.message_.written(upload, store, kept);
+          c.perform();
+        });
+      });
+  ++tasks_;
+}
+
+// The session gives it up, once it knows.
+void Connection::lost(const Error& error) {
+  hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is deferred: " + error.message);
+  session_.body_failed(not_kept(error));
+}
+
+std::shared_ptr<Transaction> Connection::deliver(BodyUpload::Whole whole) {
+  auto transaction = std::make_shared<Transaction>(
+      hub_, std::move(whole.envelope), std::move(whole.store),
+      [self = shared_from_this()](std::vector<Reply> replies) mutable {
+        finish_task(std::move(self), [replies = std::move(replies)](Connection& c) { c.delivered(replies); });
+      });
+  ++tasks_;
+  if (stopping_ || client_has_left()) {
+    give_up(*transaction);
+    return transaction;
+  }
+  transaction->start();
+  queue_timer_.expires_after(hub_.config.queue_time);
+  queue_timer_.async_wait([transaction](const boost::system::error_code& cancelled) {
+    if (!cancelled)
+      transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
+                                   "they waited for limits.queue_time", Transaction::Begun::goes_on);
+  });
+  return transaction;
+}
+
+// A half-closed connection looks the same; a 451 loses nothing there. Exim closes its half behind a QUIT that
+// it has sent ahead.
+bool Connection::client_has_left() const {
+  return reader_.ended() && !session_.has_quit_ahead();
+}
+
+// For a client that has left: its MTA sends the message again, and would have it twice.
+void Connection::give_up(Transaction& transaction) const {
+  if (stopping_)
+    transaction.give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped",
+                                Transaction::Begun::cut_short);
+  else
+    transaction.give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left",
+                                Transaction::Begun::cut_short);
+}
+
+void Connection::give_up_deliveries() {
+  if (auto deliveries = message_.deliveries()) give_up(*deliveries);
+}
+
+void Connection::delivered(const std::vector<Reply>& replies) {
+  message_.delivered();
+  queue_timer_.cancel();
+  patience_.note_progress(hub_.clock.now());
+  for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
+  while (perform_once()) {
+  }
+  writer_.hurry();
+  flush();
+}
+
+}  // namespace twinloft::lmtpd
