@@ -7,7 +7,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -16,7 +15,7 @@
 
 #include "check_config.h"
 #include "twinloft/base/log.h"
-#include "twinloft/lmtpd/agents/agent_refusal.h"
+#include "twinloft/lmtpd/config/ways.h"
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/net/server.h"
@@ -30,19 +29,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// The built-in agent does, and an external one or a next hop whose section says so.
-bool takes_utf8(const Config& config, const User& user) {
-  if (!user.next_hop.empty()) {
-    auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(),
-                            [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
-    return hop == config.next_hops.end() || hop->spec.smtputf8;
-  }
-  const std::string& agent = agent_of(config.delivery, user);
-  auto spec = std::find_if(config.agents.begin(), config.agents.end(),
-                           [&](const AgentSpec& a) { return a.name == agent; });
-  return spec == config.agents.end() || spec->smtputf8;
-}
-
 ServerConfig to_server_config(const Config& config) {
   const LimitSettings& l = config.limits;
   ServerConfig out;
@@ -52,14 +38,13 @@ ServerConfig to_server_config(const Config& config) {
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
   out.session.refused_max = l.refused_max;
+  out.session.over_quota = config.delivery.maildir.quota.over;
   out.session.detail_delimiter = config.users.directory.detail_delimiter;
-  out.session.agent_refusal = [&config, refusals = std::make_shared<AgentRefusals>(config.agents)](
-                                  const Envelope& envelope, const Recipient& recipient) {
-    return recipient.user.next_hop.empty()
-               ? refusals->refusal(agent_of(config.delivery, recipient.user), envelope, recipient)
-               : std::nullopt;
+  auto ways = std::make_shared<const WaysOfDelivery>(config);
+  out.session.agent_refusal = [ways](const Envelope& envelope, const Recipient& recipient) {
+    return ways->refusal(envelope, recipient);
   };
-  out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
+  out.session.takes_utf8 = [ways](const User& user) { return ways->takes_utf8(user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
   out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));
@@ -192,6 +177,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   server.memory = budgets.memory;
   server.disk = budgets.disk;
   server.tls = std::move(tls);
+  server.mailboxes = parts.delivery ? &parts.delivery->mailboxes() : nullptr;
   server.on_abort = [&parts] {
     parts.aborted = true;
     if (parts.spawner) parts.spawner->give_up();

@@ -43,6 +43,7 @@ class Owner {
                 .bad_commands_max = 40,
                 .refused_max = refused_max,
                 .new_id = [this] { return std::to_string(++ids_); },
+                .has_limits = [](const User& u) { return u.name.starts_with("full"); },
                 .takes_utf8 = [](const User& u) { return u.name != "old"; }},
         session_(config_) {
     session_.start({std::string(own_address), true, policy});
@@ -100,7 +101,7 @@ class Owner {
   void on(const AbortBody&) { TL_CHECK(std::exchange(receiving_, false)); }
   void on(const Ask& ask) {
     TL_CHECK(ask.id > std::exchange(asked_, ask.id));
-    session_.answer(ask.id, look_up(std::get<LookupRequest>(ask.question)));
+    std::visit([&](const auto& question) { session_.answer(ask.id, find_out(question)); }, ask.question);
   }
   void on(const Deliver& what) {
     TL_CHECK(std::exchange(receiving_, false));
@@ -108,7 +109,11 @@ class Owner {
   }
   void on(const BeginTls&) { TL_CHECK(session_.in_handshake()); }
   void on(const Close&) { TL_CHECK(session_.closed()); }
-  LookupResult look_up(const LookupRequest& request) {
+  static MailboxState find_out(const MailboxQuestion& question) {
+    TL_CHECK(question.user.name.starts_with("full"));
+    return {.room = Room::full};
+  }
+  LookupResult find_out(const LookupRequest& request) {
     if (std::exchange(transaction_, session_.transaction()) != session_.transaction()) lookups_ = 0;
     TL_CHECK(++lookups_ <= 2 * recipients_max);
     if (request.local_part.starts_with("broken")) return fail(Errc::unavailable, "away");

@@ -5,6 +5,7 @@
 
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/delivery/delivery_lines.h"
+#include "twinloft/lmtpd/delivery/spool_mailboxes.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
 #include "twinloft/lmtpd/spool/sync_group.h"
 
@@ -12,7 +13,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::string_view builtin_agent = "maildir";
 constexpr std::size_t links_max = 100;  // of one file: each takes descriptors until it is durable
 constexpr std::string_view linked_group = "maildir, linked";  // the name of no next hop
 
@@ -31,7 +31,8 @@ struct DeliveryService::Impl {
         ops(o),
         spool(std::move(s)),
         syncs(ops),
-        maildir(config.maildir, *spool, syncs, ops, clock) {
+        maildir(config.maildir, *spool, syncs, ops, clock),
+        mailboxes(config, *spool, maildir) {
     if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
   }
 
@@ -51,6 +52,7 @@ struct DeliveryService::Impl {
   std::unique_ptr<Spool> spool;
   SyncGroup syncs;
   MaildirAgent maildir;
+  SpoolMailboxes mailboxes;
   std::unique_ptr<ExternalAgents> external;
   DeliveryLines log;
 };
@@ -128,19 +130,8 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
   return out;
 }
 
-bool DeliveryService::may_refuse(const User& user) const {
-  return agent_of(impl_->config, user) == builtin_agent && impl_->maildir.may_refuse(user);
-}
-
-std::optional<Reply> DeliveryService::refusal(const User& user, const std::string& detail,
-                                              std::uint64_t size) {
-  if (!may_refuse(user)) return std::nullopt;
-  auto handle = impl_->spool->open();
-  if (!handle) return reply_of_error(handle.error());
-  std::string why;
-  auto refusal = impl_->maildir.refusal(*handle, user, detail, size, &why);
-  if (!why.empty()) log_error("the quota of {}: {}", user.name, why);
-  return refusal;
+Mailboxes& DeliveryService::mailboxes() {
+  return impl_->mailboxes;
 }
 
 DeliveryOutcome DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient,

@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "twinloft/lmtpd/session/quota.h"
+#include "twinloft/lmtpd/policy/quota.h"
 
 namespace twinloft::lmtpd {
 

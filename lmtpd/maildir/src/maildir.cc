@@ -22,8 +22,6 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
-const Reply quota_unknown{451, "4.3.0", "Quota lookup temporarily unavailable"};
-const Reply quota_held{451, "4.3.0", "The mailbox seems to be full, try again later"};
 
 MadeDurable made_durable(DurabilityWay way) {
   switch (way) {
@@ -91,7 +89,6 @@ struct MaildirAgent::Impl {
   };
   Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user,
                          const StoredSize& size, Hold& hold);
-  Reply refuse(const User& user, Room lacking) const;
   Result<std::optional<DeliveryOutcome>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
                                                      const User& user, const StoredSize& size, Hold& hold);
   Status place(DurableMessage& message, const OpenMaildir& maildir, int file, Unlinker& guard,
@@ -149,23 +146,18 @@ Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const Mail
   return quota.take({directory.get(), path.maildir, user.quota}, size.bytes, hold.kept);
 }
 
-// Whose limit may be another one by now is not refused for good.
-Reply MaildirAgent::Impl::refuse(const User& user, Room lacking) const {
-  return user.is_old ? reply_of(Room::full, OverQuota::defer) : reply_of(lacking, config.quota.over);
-}
-
 // Takes the room for it, or says why there is none.
 Result<std::optional<DeliveryOutcome>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle,
                                                                        const MaildirPath& path,
                                                                        const User& user,
                                                                        const StoredSize& size, Hold& hold) {
   auto room = take_room(handle, path, user, size, hold);
-  if (!room && asked.on()) return DeliveryOutcome{quota_unknown, room.error().message};
+  if (!room && asked.on()) return DeliveryOutcome{quota_unknown(), room.error().message};
   if (!room && room.error().code == Errc::exhausted && room.error().sys == 0)
-    return DeliveryOutcome{quota_held, room.error().message};
+    return DeliveryOutcome{quota_held(), room.error().message};
   if (!room) return std::unexpected(std::move(room).error());
   if (*room == Room::enough) return std::nullopt;
-  return DeliveryOutcome{refuse(user, *room),
+  return DeliveryOutcome{reply_of(*room, config.quota.over, user),
                          fmt::format("{} bytes more would be over the quota {}", size.bytes,
                                      asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota))};
 }
@@ -379,7 +371,7 @@ std::vector<DeliveryOutcome> MaildirAgent::deliver_linked(const SpoolHandle& han
   return outcomes;
 }
 
-bool MaildirAgent::may_refuse(const User& user) const {
+bool MaildirAgent::has_limits(const User& user) const {
   return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited());
 }
 
@@ -401,18 +393,15 @@ Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, 
   return impl_->quota.room({directory->get(), relative, user.quota}, bytes);
 }
 
-std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user,
-                                           const std::string& detail, std::uint64_t bytes, std::string* why) {
-  if (!may_refuse(user) || !check_owner(user)) return std::nullopt;
+MailboxState MaildirAgent::look(const SpoolHandle& handle, const User& user, const std::string& detail,
+                                std::uint64_t bytes) {
+  if (!has_limits(user) || !check_owner(user)) return {};
   auto room = room_of(handle, user, detail, bytes);
-  if (room && *room == Room::enough) return std::nullopt;
-  if (room) return impl_->refuse(user, *room);
-  if (impl_->asked.on()) {
-    *why = std::move(room.error().message);
-    return quota_unknown;
-  }
-  *why = fmt::format("{}: {}", user.maildir, room.error().message);
-  return reply_of_error(room.error());
+  if (room) return {.room = *room};
+  if (impl_->asked.on()) return {.counter = std::move(room).error()};
+  Error error = std::move(room).error();
+  error.message = fmt::format("{}: {}", user.maildir, error.message);
+  return {.spool = std::move(error)};
 }
 
 }  // namespace twinloft::lmtpd

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "twinloft/lmtpd/policy/quota.h"
 #include "twinloft/lmtpd/session/model.h"
-#include "twinloft/lmtpd/session/quota.h"
 
 namespace twinloft::lmtpd {
 

@@ -50,6 +50,8 @@ struct Hub {
     if (!c.memory) c.memory = std::make_shared<MemoryBudget>(c.body_memory_total);
     if (!c.disk) c.disk = std::make_shared<MemoryBudget>(c.body_disk_total);
     c.session.memory = c.memory.get();
+    if (Mailboxes* m = c.mailboxes)
+      c.session.has_limits = [m](const User& user) { return m->has_limits(user); };
     return c;
   }
 
@@ -78,8 +80,7 @@ struct Hub {
   LogRate refused{100};  // senders and recipients: an MTA's messages have many
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
-  WorkerPool rooms;  // last: their threads use the rest. This one asks whether mailboxes have room, for those
-                     // that were looked up
+  WorkerPool rooms;  // last: their threads use the rest. This one looks at mailboxes
   WorkerPool lookups;
   Deliveries deliveries;
   WorkerPool bodies;  // writes large messages to files; apart, so that a suspended spool holds up none

@@ -31,28 +31,16 @@ void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& err
       fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
 }
 
-bool may_be_refused(const Deliverer& deliverer, const LookupResult& found) {
-  return found && *found && (*found)->user.state == UserState::active && deliverer.may_refuse((*found)->user);
-}
-
-// May block. What fails unexpectedly is no reason to refuse: the delivery will tell.
-void add_refusal(Deliverer& deliverer, const LookupRequest& request, Resolved& found) {
+MailboxState state_of(Mailboxes& mailboxes, const MailboxQuestion& question) {
   try {
-    found.refusal = deliverer.refusal(found.user, found.detail.value_or(request.detail), request.size);
+    return mailboxes.look(question.user, question.detail, question.size);
   } catch (const std::exception& e) {
     MemoryPatience patient;
-    log_error("{}: whether mail would be refused: {}", found.user.name, e.what());
+    log_error("{}: whether mail would be refused: {}", question.user.name, e.what());
   } catch (...) {
-    log_error("{}: whether mail would be refused: unknown exception", found.user.name);
+    log_error("{}: whether mail would be refused: unknown exception", question.user.name);
   }
-}
-
-void look_for_room(Hub& hub, LookupRequest request, LookupResult found, Answered answered) {
-  hub.rooms.post([&hub, request = std::move(request), found = std::move(found),
-                  answered = std::move(answered)]() mutable {
-    add_refusal(hub.deliverer, request, **found);
-    answered(std::move(found));
-  });
+  return {};
 }
 
 }  // namespace
@@ -64,26 +52,18 @@ std::optional<Answer> Questions::known_now(const LookupRequest& request) {
   return Answer(std::move(*found));
 }
 
-// Where it is not, it lacks the refusal.
-bool Questions::is_whole(const Answer& known) const {
-  return !may_be_refused(hub_.deliverer, std::get<LookupResult>(known));
-}
-
-void Questions::find_out(Hub& hub, LookupRequest request, std::optional<Answer> known, Answered answered) {
-  if (known)
-    return look_for_room(hub, std::move(request), std::get<LookupResult>(std::move(*known)),
-                         std::move(answered));
-  hub.lookups.post([&hub, request = std::move(request), answered = std::move(answered)]() mutable {
-    bool may_be = false;
-    LookupResult found = looked_up([&] {
-      LookupResult out = hub.users.lookup(request);
-      may_be = may_be_refused(hub.deliverer, out);
-      return out;
-    });
+void Questions::find_out(Hub& hub, LookupRequest request, Answered answered) {
+  hub.lookups.post([&hub, request = std::move(request), answered = std::move(answered)] {
+    LookupResult found = looked_up([&] { return hub.users.lookup(request); });
     MemoryPatience patient;
     if (!found) tell_failed_lookup(hub, request, found.error());
-    if (found && may_be) return look_for_room(hub, std::move(request), std::move(found), std::move(answered));
     answered(std::move(found));
+  });
+}
+
+void Questions::find_out(Hub& hub, MailboxQuestion question, Answered answered) {
+  hub.rooms.post([&hub, question = std::move(question), answered = std::move(answered)] {
+    answered(state_of(*hub.config.mailboxes, question));
   });
 }
 

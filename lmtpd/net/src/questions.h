@@ -1,9 +1,10 @@
-// What sessions ask, and who knows the answers: today, who a recipient is, and whether that mailbox would
-// refuse the message (UserDb, Deliverer).
+// What sessions ask, and who knows the answers: who a recipient is (UserDb), and whether a mailbox takes the
+// message (Mailboxes).
 //
 // An answer from memory comes at once, on the thread that asks. Everything else may block, and is for worker
-// threads. Look-ups and refusals have threads of their own: while a user database does not answer, users that
-// are known go on, and the other way round. What throws is an answer too: the user database cannot say.
+// threads. Look-ups and mailboxes have threads of their own: while a user database does not answer, users
+// that are known go on, and the other way round. What throws is an answer too: the user database cannot say,
+// and a mailbox refuses nothing, since the delivery will tell.
 #pragma once
 
 #include <functional>
@@ -27,15 +28,15 @@ class Questions {
   template <class MakeAnswered>
   std::optional<Answer> ask(Question question, MakeAnswered make_answered) {
     std::optional<Answer> known = std::visit([this](const auto& q) { return known_now(q); }, question);
-    if (known && is_whole(*known)) return known;
-    std::visit([&](auto& q) { find_out(hub_, std::move(q), std::move(known), make_answered()); }, question);
-    return std::nullopt;
+    if (!known) std::visit([&](auto& q) { find_out(hub_, std::move(q), make_answered()); }, question);
+    return known;
   }
 
  private:
   std::optional<Answer> known_now(const LookupRequest& request);
-  bool is_whole(const Answer& known) const;
-  static void find_out(Hub& hub, LookupRequest request, std::optional<Answer> known, Answered answered);
+  static std::optional<Answer> known_now(const MailboxQuestion&) { return std::nullopt; }
+  static void find_out(Hub& hub, LookupRequest request, Answered answered);
+  static void find_out(Hub& hub, MailboxQuestion question, Answered answered);
 
   Hub& hub_;
 };

@@ -10,6 +10,7 @@
 
 #include "memory_patience.h"
 #include "twinloft/base/log.h"
+#include "twinloft/lmtpd/policy/judge.h"
 
 namespace twinloft::lmtpd {
 
@@ -92,12 +93,15 @@ std::shared_ptr<BodyStore> Transaction::begin(std::span<const std::size_t> some)
 
 // The row that led there may be another one by now.
 Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
-  if (reply.code < 500 || !recipient.user.is_old) return reply;
-  log_warning(
-      "{}: {}: the client gets 451 and not {}, since the user database gives no answer, and what it has said "
-      "before has led to this refusal",
-      envelope_->id, recipient.text, reply.code);
-  return {451, "4.3.0", "User lookup temporarily unavailable"};
+  const int code = reply.code;
+  reply = as_sure_as(recipient.user, std::move(reply));
+  if (reply.code != code)
+    log_warning(
+        "{}: {}: the client gets {} and not {}, since the user database gives no answer, and what it has "
+        "said "
+        "before has led to this refusal",
+        envelope_->id, recipient.text, reply.code, code);
+  return reply;
 }
 
 void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {

@@ -94,15 +94,6 @@ DeliveryLimits Router::limits(const User& user) const {
   return {unlimited_deliveries, {"next hop " + user.next_hop, hop->second->spec().connections_max}};
 }
 
-bool Router::may_refuse(const User& user) const {
-  return user.next_hop.empty() && impl_->local && impl_->local->may_refuse(user);
-}
-
-std::optional<Reply> Router::refusal(const User& user, const std::string& detail, std::uint64_t size) {
-  if (!may_refuse(user)) return std::nullopt;
-  return impl_->local->refusal(user, detail, size);
-}
-
 // ---- what is handed on
 
 std::string Router::group_of(const User& user) const {

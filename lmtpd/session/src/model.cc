@@ -2,13 +2,6 @@
 
 namespace twinloft::lmtpd {
 
-Result<FoldersByDetail> parse_folders_by_detail(std::string_view text) {
-  if (text == "none") return FoldersByDetail::none;
-  if (text == "existing") return FoldersByDetail::existing;
-  if (text == "create") return FoldersByDetail::create;
-  return fail(Errc::invalid, "unknown setting \"{}\": use \"none\", \"existing\" or \"create\"", text);
-}
-
 std::string_view to_string(MadeDurable how) {
   switch (how) {
     case MadeDurable::no:

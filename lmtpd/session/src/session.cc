@@ -268,7 +268,7 @@ void Session::on(const Rcpt& c) {
   pending.original_to = c.original_to;
   pending.original_type = c.original_type;
   pending.notify = c.notify;
-  LookupRequest request{pending.local_part, pending.detail, pending.domain, transaction_->announced_size};
+  LookupRequest request{pending.local_part, pending.detail, pending.domain};
   ask(std::move(request), std::move(subject));
 }
 
@@ -287,50 +287,48 @@ void Session::answer(QuestionId id, Answer given) {
   Subject subject = std::move(asking->subject);
   state_.emplace<AtCommand>();
   std::visit([this](auto& about, auto& found) { go_on(std::move(about), std::move(found)); }, subject, given);
+  if (is<Asking>()) return;  // another question came of it
   if (leaving_ == Leaving::when_nothing_is_pending) return leave();
   resume();
 }
 
-Reply Session::database_away() {
-  return make_reply(451, "4.3.0", "User lookup temporarily unavailable");
-}
-
-// A row that is wrong stays so until somebody mends it; the log names it.
-Reply Session::failed_lookup(const Error& error) {
-  if (error.code != Errc::invalid && error.code != Errc::denied) return database_away();
-  return make_reply(451, "4.3.5", "This mailbox is set up wrongly in the user database");
-}
-
-// Why a user that there is gets no mail.
-std::optional<Reply> Session::refusal_of(const Recipient& pending) const {
-  const User& user = pending.user;
-  if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
-  if (user.state == UserState::deferred)
-    return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
-  if (!is_ascii(pending.text) && config_.takes_utf8 && !config_.takes_utf8(user))
-    return make_reply(553, "5.6.7", "This mailbox takes no mail for addresses beyond ASCII");
-  return std::nullopt;
-}
-
-std::optional<Reply> Session::refusal_of(const Recipient& pending, const Resolved& found) const {
-  std::optional<Reply> refusal = refusal_of(pending);
-  if (!refusal) refusal = found.refusal;
-  if (!refusal && config_.agent_refusal) refusal = config_.agent_refusal(*transaction_->envelope, pending);
-  if (refusal && refusal->code >= 500 && pending.user.is_old) return database_away();
-  return refusal;
+// `user` null: there is no such user. `mailbox` null: it was not looked at.
+Verdict Session::judge_recipient(const Recipient& pending, Result<const User*> user,
+                                 const MailboxState* mailbox) const {
+  RecipientFacts facts{.user = std::move(user), .mailbox = mailbox, .over_quota = config_.over_quota};
+  if (facts.user && *facts.user) facts.takes_address = is_ascii(pending.text) || takes_utf8(**facts.user);
+  if (config_.agent_refusal)
+    facts.way_refuses = [&] { return config_.agent_refusal(*transaction_->envelope, pending); };
+  return judge(facts);
 }
 
 void Session::go_on(Recipient&& pending, LookupResult&& found) {
-  if (!found) return refuse(Refused::What::recipient, pending.text, failed_lookup(found.error()));
-  if (!*found)
-    return refuse(Refused::What::recipient, pending.text, make_reply(550, "5.1.1", "No such user"));
+  static const MailboxState without_limits;
+  if (!found || !*found) {
+    Result<const User*> nobody = nullptr;
+    if (!found) nobody = std::unexpected(std::move(found).error());
+    return decide(std::move(pending), judge_recipient(pending, std::move(nobody), nullptr));
+  }
   Resolved& resolved = **found;
   pending.user = std::move(resolved.user);
-  if (config_.takes_utf8 && !is_ascii(pending.text) && !config_.takes_utf8(pending.user))
+  if (!is_ascii(pending.text) && !takes_utf8(pending.user))
     pending.text = with_ascii_domain(pending.text, pending.domain);
   if (resolved.detail) pending.detail = std::move(*resolved.detail);
-  if (auto refusal = refusal_of(pending, resolved))
-    return refuse(Refused::What::recipient, pending.text, *refusal);
+  const bool limited = config_.has_limits && config_.has_limits(pending.user);
+  Verdict verdict = judge_recipient(pending, &pending.user, limited ? nullptr : &without_limits);
+  if (!std::holds_alternative<LookAtMailbox>(verdict)) return decide(std::move(pending), verdict);
+  MailboxQuestion question{pending.user, pending.detail, transaction_->announced_size};
+  ask(std::move(question), KnownRecipient{std::move(pending)});
+}
+
+void Session::go_on(KnownRecipient&& pending, MailboxState&& mailbox) {
+  Recipient& recipient = pending.recipient;
+  decide(std::move(recipient), judge_recipient(recipient, &recipient.user, &mailbox));
+}
+
+void Session::decide(Recipient&& pending, const Verdict& verdict) {
+  if (const Refuse* no = std::get_if<Refuse>(&verdict))
+    return refuse(Refused::What::recipient, pending.text, no->reply);
   accept(std::move(pending));
 }
 

@@ -39,9 +39,6 @@ class AskedQuotaTest : public test::MaildirFixture {
     quota.over = over;
     use_spool(dir_, DurabilityWay::fsync, {}, quota);
   }
-  std::optional<Reply> refusal(std::uint64_t size, std::string* why) {
-    return agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, why);
-  }
   Counting service_;
 };
 
@@ -57,26 +54,24 @@ TEST_F(AskedQuotaTest, IsAskedWithTheSizeThatDovecotCounts) {
 TEST_F(AskedQuotaTest, FullIsRefusedAtRcptAndAtDelivery) {
   service_.most = 10'000;
   service_.used = 10'000;
-  std::string why;
-  EXPECT_EQ(refusal(0, &why)->code, 552);
-  EXPECT_EQ(refusal(20'000, &why)->enhanced, "5.2.3");
-  EXPECT_EQ(why, "");
+  EXPECT_EQ(refusal(0)->code, 552);
+  EXPECT_EQ(refusal(20'000)->enhanced, "5.2.3");
+  EXPECT_FALSE(state_.counter);
   Reply reply = deliver();
   EXPECT_EQ(reply.code, 552);
   EXPECT_EQ(reply.enhanced, "5.2.2");
   EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/new"));
   EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/tmp"));
   use(OverQuota::defer);
-  EXPECT_EQ(refusal(0, &why)->code, 452);
+  EXPECT_EQ(refusal(0)->code, 452);
   EXPECT_EQ(deliver().code, 452);
 }
 
 TEST_F(AskedQuotaTest, WithoutAnAnswerMailIsPutOffAndTheLogSaysWhy) {
   service_.away = true;
-  std::string why;
-  auto reply = refusal(100, &why);
-  EXPECT_EQ(reply->code, 451);
-  EXPECT_EQ(why, "quota-status is away");
+  EXPECT_EQ(refusal(100)->code, 451);
+  ASSERT_TRUE(state_.counter);
+  EXPECT_EQ(state_.counter->message, "quota-status is away");
   EXPECT_EQ(deliver().code, 451);
   EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/new"));
   EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/tmp"));

@@ -31,9 +31,8 @@ class MaildirQuotaTest : public test::MaildirFixture {
     return deliver();
   }
   std::optional<Reply> refusal(std::uint64_t size) {
-    std::string why;
-    auto out = agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, &why);
-    EXPECT_EQ(why, "");
+    auto out = MaildirFixture::refusal(size);
+    EXPECT_FALSE(state_.spool || state_.counter);
     return out;
   }
   std::string file() { return test::slurp(maildir_ + "/maildirsize"); }
@@ -346,9 +345,7 @@ TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
   EXPECT_EQ(deliver_with(100'000).code, 250);
   EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize")) << "what is known of it is not all";
   recipient_.user.quota = {300, 0};
-  std::string why;
-  EXPECT_EQ(agent_->refusal(*spool_->open(), recipient_.user, "", 1, &why)->code, 451)
-      << "full, as far as is known";
+  EXPECT_EQ(MaildirFixture::refusal(1)->code, 451) << "full, as far as is known";
   EXPECT_EQ(deliver().code, 451);
   ops_.forbidden.clear();
   EXPECT_EQ(deliver().code, 552);
@@ -462,11 +459,11 @@ TEST_F(MaildirQuotaTest, ACountThatNeverStoodStillRefusesNothingForGood) {
     back = !back;
   };
   recipient_.user.quota = {1000, 0};
-  std::string why;
-  auto refused = agent_->refusal(*spool_->open(), recipient_.user, "", 400, &why);
+  auto refused = MaildirFixture::refusal(400);
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->code, 451);
-  EXPECT_NE(why.find("has not stood still"), std::string::npos) << why;
+  ASSERT_TRUE(state_.spool);
+  EXPECT_NE(state_.spool->message.find("has not stood still"), std::string::npos) << state_.spool->message;
   ops_.after_list = nullptr;
   EXPECT_EQ(refusal(400)->code, 552);
   EXPECT_FALSE(refusal(200));

@@ -107,13 +107,5 @@ TEST(QuotaRoom, LargeNumbersDoNotWrap) {
   EXPECT_EQ(room_for(1, {1, 1}, {~0ull, 0}, 100), Room::enough);
 }
 
-TEST(QuotaReply, SaysWhetherToTryAgain) {
-  EXPECT_EQ(reply_of(Room::full, OverQuota::reject).code, 552);
-  EXPECT_EQ(reply_of(Room::full, OverQuota::reject).enhanced, "5.2.2");
-  EXPECT_EQ(reply_of(Room::full, OverQuota::defer).code, 452);
-  EXPECT_EQ(reply_of(Room::full, OverQuota::defer).enhanced, "4.2.2");
-  EXPECT_EQ(reply_of(Room::never, OverQuota::defer).code, 552) << "no later attempt can succeed";
-}
-
 }  // namespace
 }  // namespace twinloft::lmtpd

@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include "twinloft/lmtpd/policy/mailbox.h"
 #include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
@@ -77,6 +78,20 @@ struct Delivered {
   std::string client = {}, tls = {};
 };
 
+// Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not
+// until the gate is released.
+class FakeMailboxes final : public Mailboxes {
+ public:
+  Gate gate;
+  bool has_limits(const User& user) const override { return user.name.starts_with("quota"); }
+  MailboxState look(const User& user, const std::string& detail, std::uint64_t size) override {
+    if (detail == "ignored") return {};
+    if (user.name.starts_with("quota-waits")) gate.pass();
+    if (user.name.starts_with("quota-throws")) throw std::runtime_error("quota");
+    return {.room = size > 100 ? Room::full : Room::enough};
+  }
+};
+
 // Keeps what it gets. While `hold(n)` is in force a delivery waits until n are waiting, or until release().
 class FakeDeliverer final : public Deliverer {
  public:
@@ -131,18 +146,6 @@ class FakeDeliverer final : public Deliverer {
     auto found = limits_by_letter.find(user.name[0]);
     if (found == limits_by_letter.end()) return {per_user_max, {}};
     return {per_user_max, {std::string(1, found->first), found->second}};
-  }
-
-  // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not
-  // until the gate is released.
-  Gate gate;
-  bool may_refuse(const User& user) const override { return user.name.starts_with("quota"); }
-  std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override {
-    if (detail == "ignored") return std::nullopt;
-    if (user.name.starts_with("quota-waits")) gate.pass();
-    if (user.name.starts_with("quota-throws")) throw std::runtime_error("quota");
-    if (size > 100) return Reply{552, "5.2.2", "Over quota"};
-    return std::nullopt;
   }
 
   void hold(int until = 1 << 20) {

@@ -23,6 +23,7 @@ class ServerTest : public testing::Test {
     config_.session.hostname = "mx.example.org";
     config_.body_directory = "/tmp";
     config_.deliveries_max = 8;
+    config_.mailboxes = &mailboxes_;
   }
   ~ServerTest() override { stop(); }
 
@@ -42,7 +43,7 @@ class ServerTest : public testing::Test {
   }
   void stop() {
     deliverer_.release();
-    deliverer_.gate.release();
+    mailboxes_.gate.release();
     users_.gate.release();
     if (server_) server_->stop();
     if (thread_.joinable()) thread_.join();
@@ -76,6 +77,7 @@ class ServerTest : public testing::Test {
   OsClock clock_;
   OsRandom random_;
   FakeUsers users_;
+  FakeMailboxes mailboxes_;
   FakeDeliverer deliverer_;
   ServerConfig config_;
   ListenRules rules_;

@@ -200,13 +200,13 @@ TEST_F(ServerTest, MailboxesThatStandStillHoldUpNoLookUp) {
   waiting.begin();
   waiting.ask("MAIL FROM:<>\r\n");
   waiting.send("RCPT TO:<quota-waits@d>\r\n");
-  deliverer_.gate.wait_for_waiting(1);
+  mailboxes_.gate.wait_for_waiting(1);
   LmtpClient other(port_);
   other.begin();
   other.ask("MAIL FROM:<>\r\n");
   EXPECT_EQ(other.ask("RCPT TO:<ann@d>\r\n").substr(0, 9), "250 2.1.5");
   EXPECT_EQ(other.ask("RCPT TO:<nobody@d>\r\n").substr(0, 9), "550 5.1.1");
-  deliverer_.gate.release();
+  mailboxes_.gate.release();
   EXPECT_EQ(waiting.reply().substr(0, 9), "250 2.1.5");
 }
 

@@ -71,10 +71,27 @@ TEST_F(Dialogue, AWrongRowIsNotTheDatabaseBeingAway) {
 }
 
 TEST_F(Dialogue, NobodyIsRefusedForGoodByWhatTheDatabaseHasSaidBefore) {
-  EXPECT_EQ(
-      replies(hello + "MAIL FROM:<>\r\nRCPT TO:<stale-disabled@d>\r\nRCPT TO:<stale-full@d>\r\nRCPT "
-                      "TO:<stale-busy@d>\r\nRCPT TO:<stale@d>\r\nDATA\r\n.\r\n"),
-      (Codes{"250", "250 2.1.0", "451 4.3.0", "451 4.3.0", "452 4.2.2", "250 2.1.5", "354", "250 2.0.0"}));
+  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<stale-disabled@d>\r\nRCPT TO:<stale-over@d>\r\nRCPT "
+                            "TO:<stale@d>\r\nDATA\r\n.\r\n"),
+            (Codes{"250", "250 2.1.0", "451 4.3.0", "452 4.2.2", "250 2.1.5", "354", "250 2.0.0"}));
+}
+
+// Only the mailboxes of users who have limits, and who would get mail at all.
+TEST_F(Dialogue, AMailboxIsLookedAtBeforeTheReply) {
+  const std::string
+      some = "RCPT TO:<over@d>\r\nRCPT TO:<away@d>\r\nRCPT TO:<roomy+lists@d>\r\nRCPT TO:<ann@d>\r\n";
+  auto owner = run(hello + "MAIL FROM:<> SIZE=77\r\n" + some + "RCPT TO:<nobody-over@d>\r\nDATA\r\n.\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "552 5.2.2", "451 4.3.0", "250 2.1.5",
+                                   "250 2.1.5", "550 5.1.1", "354", "250 2.0.0", "250 2.0.0"}));
+  ASSERT_EQ(owner->all_mailboxes.size(), 3u);
+  EXPECT_EQ(owner->all_mailboxes[2].user.name, "roomy@d");
+  EXPECT_EQ(owner->all_mailboxes[2].detail, "lists");
+  EXPECT_EQ(owner->all_mailboxes[2].size, 77u);
+  config.over_quota = OverQuota::defer;
+  config.takes_utf8 = [](const User&) { return false; };
+  owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<over@d>\r\nRCPT TO:<over\u00e4@d>\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "452 4.2.2", "553 5.6.7"}));
+  EXPECT_EQ(owner->all_mailboxes.size(), 1u);
 }
 
 TEST_F(Dialogue, TheDatabaseMaySayAnotherDetail) {

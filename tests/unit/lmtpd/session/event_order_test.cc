@@ -42,6 +42,53 @@ TEST(EventOrder, InputThatArrivesWhileAnAnswerIsPendingIsKeptInOrder) {
             (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "354", "250 2.0.0", "221 2.0.0"}));
 }
 
+TEST(EventOrder, AMailboxIsAskedForOnceTheUserIsKnown) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<roomy@d>\r\nRCPT TO:<ov");
+  EXPECT_TRUE(owner.mailboxes.empty());
+  ASSERT_EQ(owner.lookups.size(), 1u);
+  const QuestionId lookup = owner.lookups.front().id;
+  owner.answer_lookup();
+  ASSERT_EQ(owner.mailboxes.size(), 1u);
+  EXPECT_TRUE(owner.lookups.empty());
+  EXPECT_FALSE(owner.session().waits_for_client());
+  owner.idle_timeout();  // it is not the client that is waited for
+  owner.session().answer(lookup, LookupResult(fail(Errc::unavailable, "late")));
+  owner.trickle("er@d>\r\nQUIT\r\n");
+  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0"}));
+  owner.answer_mailbox();
+  EXPECT_EQ(owner.codes().back(), "250 2.1.5");
+  owner.answer_lookup();
+  owner.answer_mailbox();
+  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "552 5.2.2", "221 2.0.0"}));
+}
+
+TEST(EventOrder, AnAnswerOfAnotherKindThanItsQuestionIsTheOwnersDefect) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<roomy@d>\r\n");
+  ASSERT_EQ(owner.lookups.size(), 1u);
+  EXPECT_THROW(owner.session().answer(owner.lookups.front().id, MailboxState{}), std::logic_error);
+}
+
+TEST(EventOrder, AServerThatLeavesWaitsForTheMailboxUnlessItIsAborted) {
+  for (bool abort : {false, true}) {
+    Owner owner;
+    owner.answering = false;
+    owner.whole(std::string(opening) + "RCPT TO:<roomy@d>\r\n");
+    owner.shutdown();
+    owner.answer_lookup();
+    EXPECT_FALSE(owner.session().closed());
+    if (abort) owner.abort();
+    owner.answer_mailbox();
+    Codes expected{"220", "250", "250 2.1.0", "250 2.1.5", "421 4.3.2"};
+    if (abort) expected.erase(expected.begin() + 3);
+    EXPECT_EQ(owner.codes(), expected);
+    EXPECT_TRUE(owner.session().closed());
+  }
+}
+
 // A client may send ahead without limit; the session says when it has enough.
 TEST(EventOrder, PendingInputIsBounded) {
   Owner owner;

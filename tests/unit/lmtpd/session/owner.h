@@ -24,6 +24,10 @@ struct Lookup {
   QuestionId id = 0;
   LookupRequest request;
 };
+struct MailboxLook {
+  QuestionId id = 0;
+  MailboxQuestion question;
+};
 
 // Of a session that has no owner.
 inline Actions take(Session& session) {
@@ -50,6 +54,9 @@ class Owner {
   explicit Owner(SessionConfig config = {}, Client client = {"192.0.2.7"}) : config_(std::move(config)) {
     if (config_.hostname.empty()) config_.hostname = "mx.example.org";
     config_.new_id = [this] { return "id" + std::to_string(++ids_); };
+    config_.has_limits = [](const User& user) {
+      return has(user, "over") || has(user, "away") || has(user, "roomy");
+    };
     session_ = std::make_unique<Session>(config_);
     session_->start(std::move(client));
     carry_out();
@@ -59,6 +66,8 @@ class Owner {
   bool answering = true;
   std::deque<Lookup> lookups;
   std::vector<LookupRequest> all_lookups;
+  std::deque<MailboxLook> mailboxes;  // likewise
+  std::vector<MailboxQuestion> all_mailboxes;
   std::vector<Message> messages;  // given for delivery
   std::string sent;
   std::vector<Refused> refused;
@@ -85,6 +94,11 @@ class Owner {
   void answer_lookup() {
     ASSERT_FALSE(lookups.empty());
     answer_first_lookup();
+    carry_out();
+  }
+  void answer_mailbox() {
+    ASSERT_FALSE(mailboxes.empty());
+    answer_first_mailbox();
     carry_out();
   }
   void finish(std::size_t recipient, const Reply& reply) {
@@ -145,9 +159,7 @@ class Owner {
                              body_.clear();
                            },
                            [&](Ask& ask) {
-                             LookupRequest& request = std::get<LookupRequest>(ask.question);
-                             all_lookups.push_back(request);
-                             lookups.push_back({ask.id, std::move(request)});
+                             std::visit([&](auto& question) { keep(ask.id, question); }, ask.question);
                            },
                            [&](Deliver& whole) {
                              EXPECT_TRUE(std::exchange(receiving_, false));
@@ -159,7 +171,7 @@ class Owner {
       }
       if (session_->holds_back())
         session_->replies_sent();
-      else if (!answering || (!to_deliver && lookups.empty()))
+      else if (!answering || (!to_deliver && lookups.empty() && mailboxes.empty()))
         return;
       else
         answer(to_deliver);
@@ -199,10 +211,30 @@ class Owner {
     if (request.local_part == "stale-disabled") user.state = UserState::disabled;
     if (request.local_part == "deferred") user.state = UserState::deferred;
     if (request.local_part == "alias") return Resolved{user, request.detail + "-of-alias"};
-    Resolved found{user};
-    if (request.local_part == "stale-full") found.refusal = make_reply(552, "5.2.2", "full");
-    if (request.local_part == "stale-busy") found.refusal = make_reply(452, "4.2.2", "full");
-    return found;
+    return Resolved{user};
+  }
+
+  // Of users whose mailboxes have limits.
+  static bool has(const User& user, std::string_view word) {
+    return user.name.find(word) != std::string::npos;
+  }
+  static MailboxState state_of(const User& user) {
+    if (has(user, "away")) return {.spool = Error{Errc::unavailable, "the spool is not mounted", 0}};
+    return {.room = has(user, "over") ? Room::full : Room::enough};
+  }
+
+  void keep(QuestionId id, LookupRequest& request) {
+    all_lookups.push_back(request);
+    lookups.push_back({id, std::move(request)});
+  }
+  void keep(QuestionId id, MailboxQuestion& question) {
+    all_mailboxes.push_back(question);
+    mailboxes.push_back({id, std::move(question)});
+  }
+  void answer_first_mailbox() {
+    MailboxLook look = std::move(mailboxes.front());
+    mailboxes.pop_front();
+    session_->answer(look.id, state_of(look.question.user));
   }
 
   void answer_first_lookup() {
@@ -212,7 +244,10 @@ class Owner {
   }
   // The last recipient is done first: the order of the replies must not follow.
   void answer(const std::shared_ptr<const Envelope>& envelope) {
-    if (!lookups.empty()) answer_first_lookup();
+    if (!lookups.empty())
+      answer_first_lookup();
+    else if (!mailboxes.empty())
+      answer_first_mailbox();
     for (std::size_t i = envelope ? envelope->recipients.size() : 0; i-- > 0;)
       session_->delivery_done(i, deliver(envelope->recipients[i]));
   }

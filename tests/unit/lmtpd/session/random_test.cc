@@ -15,7 +15,7 @@ std::string random_line(SeededRandom& random) {
                                                  "MAIL FROM:<a@d> SIZE=61",
                                                  "MAIL FROM:<a@d",
                                                  "RCPT TO:<b@d>",
-                                                 "RCPT TO:<c+x@d>",
+                                                 "RCPT TO:<roomy+x@d>",
                                                  "RCPT TO:<nobody@d>",
                                                  "RCPT TO:<broken@d>",
                                                  "RCPT TO:<;@d>",
@@ -79,6 +79,10 @@ class Answers {
   bool one() {
     if (!owner_.lookups.empty()) {
       owner_.answer_lookup();
+      return true;
+    }
+    if (!owner_.mailboxes.empty()) {
+      owner_.answer_mailbox();
       return true;
     }
     if (seen_ < owner_.messages.size()) {

@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "recording_ops.h"
 #include "twinloft/lmtpd/maildir/maildir.h"
+#include "twinloft/lmtpd/policy/judge.h"
 
 namespace twinloft::lmtpd::test {
 
@@ -18,6 +19,7 @@ class MaildirFixture : public DirTest {
                  FolderConfig folders = {}, QuotaConfig quota = {}) {
     spool_ = Spool::create({root, std::nullopt}, ops_).value();
     syncs_ = std::make_unique<SyncGroup>(ops_);
+    over_quota_ = quota.over;
     agent_ = std::make_unique<MaildirAgent>(
         MaildirConfig{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100},
         *spool_, *syncs_, ops_, clock_);
@@ -33,6 +35,13 @@ class MaildirFixture : public DirTest {
     detail_ = outcome_.detail;
     return outcome_.reply;
   }
+  // What a sender hears before a message of that size.
+  std::optional<Reply> refusal(std::uint64_t size) {
+    state_ = agent_->look(*spool_->open(), recipient_.user, recipient_.detail, size);
+    Verdict verdict = judge({.user = &recipient_.user, .mailbox = &state_, .over_quota = over_quota_});
+    const Refuse* refuse = std::get_if<Refuse>(&verdict);
+    return refuse ? std::optional(refuse->reply) : std::nullopt;
+  }
   Reply deliver() { return deliver(in_memory(small_message)); }
 
   RecordingOps ops_;
@@ -43,6 +52,8 @@ class MaildirFixture : public DirTest {
   std::unique_ptr<MaildirAgent> agent_;
   Recipient recipient_;
   std::string maildir_;
+  OverQuota over_quota_ = OverQuota::reject;
+  MailboxState state_;       // of the last refusal()
   DeliveryOutcome outcome_;  // of the last delivery
   std::string detail_;       // its detail
 };

@@ -12,6 +12,7 @@
 
 #include "../temporary_directory.h"
 #include "sources.h"
+#include "twinloft/base/fd.h"
 
 namespace twinloft::lmtpd {
 namespace {

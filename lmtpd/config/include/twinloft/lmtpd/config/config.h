@@ -14,7 +14,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/agents/spawner.h"
-#include "twinloft/lmtpd/delivery/service.h"
+#include "twinloft/lmtpd/delivery/config.h"
 #include "twinloft/lmtpd/net/listener.h"
 #include "twinloft/lmtpd/quota_status/quota_status.h"
 #include "twinloft/lmtpd/route/next_hop.h"

@@ -24,8 +24,9 @@
 
 #include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/policy/mailbox.h"
+#include "twinloft/lmtpd/policy/quota.h"
 #include "twinloft/lmtpd/session/model.h"
-#include "twinloft/lmtpd/session/quota.h"
 #include "twinloft/lmtpd/spool/durability.h"
 #include "twinloft/lmtpd/spool/file_ops.h"
 #include "twinloft/lmtpd/spool/spool.h"
@@ -70,12 +71,10 @@ class MaildirAgent {
                                               std::span<const std::size_t> recipients,
                                               const MessageBody& body);
 
-  // Whether refusal() needs to be called.
-  bool may_refuse(const User& user) const;
-  // The refusal of a message of `bytes` (0: unknown) by the quota. *why: for the log, if the quota cannot be
-  // read.
-  std::optional<Reply> refusal(const SpoolHandle& handle, const User& user, const std::string& detail,
-                               std::uint64_t bytes, std::string* why);
+  // As Mailboxes has them, for this agent's users.
+  bool has_limits(const User& user) const;
+  MailboxState look(const SpoolHandle& handle, const User& user, const std::string& detail,
+                    std::uint64_t bytes);
 
   // Whether this process can write mail of the user. Errors: Errc::denied with the setting to change.
   Status check_owner(const User& user) const;

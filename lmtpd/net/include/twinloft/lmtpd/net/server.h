@@ -18,6 +18,7 @@
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/net/listener.h"
+#include "twinloft/lmtpd/policy/mailbox.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/session/session.h"
@@ -31,7 +32,7 @@ struct ServerConfig {
   std::uint32_t deliveries_max = 64;  // worker threads
   std::uint32_t deliveries_per_transaction_max = 16;
   std::uint32_t lookups_max = 8;                    // worker threads
-  std::uint32_t rooms_max = 8;                      // worker threads that check the room of mailboxes
+  std::uint32_t rooms_max = 8;                      // worker threads that look at mailboxes
   std::uint32_t connections_max = 1000;             // more get 421 4.3.2
   std::uint32_t connections_per_address_max = 500;  // more get 421 4.7.0; Unix sockets have no address
   std::chrono::milliseconds idle_timeout{300'000};
@@ -47,6 +48,7 @@ struct ServerConfig {
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   std::shared_ptr<const TlsContext> tls;                                   // required if a listener has TLS
   std::chrono::milliseconds abort_grace{2'000};  // after abort(), for the end of deliveries; then 451 4.3.2
+  Mailboxes* mailboxes = nullptr;                // with limits; outlives the server. null: no limits
   std::function<void()> on_abort;                // ends running agents, on the I/O thread; null: none
   std::chrono::milliseconds drain_time{60'000};  // after drain(), for busy connections
   std::chrono::milliseconds drain_idle{1'000};   // after drain(): an idle connection ends after this time

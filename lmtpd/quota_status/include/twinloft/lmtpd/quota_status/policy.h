@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "twinloft/lmtpd/session/quota.h"
+#include "twinloft/lmtpd/policy/quota.h"
 
 namespace twinloft::lmtpd {
 

@@ -15,7 +15,7 @@
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/connect/stream.h"
 #include "twinloft/lmtpd/connect/target_health.h"
-#include "twinloft/lmtpd/session/quota.h"
+#include "twinloft/lmtpd/policy/quota.h"
 
 namespace twinloft::lmtpd {
 

@@ -43,8 +43,6 @@ class Router final : public Deliverer {
 
   DeliveryLimits limits(const User& user) const override;
   std::string group_of(const User& user) const override;
-  bool may_refuse(const User& user) const override;
-  std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
   DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
                           const MessageBody& body) override;
   std::vector<DeliveryOutcome> deliver_group(const Envelope& envelope,

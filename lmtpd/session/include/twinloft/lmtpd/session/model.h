@@ -1,8 +1,8 @@
 // The parts of a transaction, for session/, userdb/, delivery/ and net/.
 //
-// session/ decides, net/ transfers bytes, userdb/ finds the user of a recipient, and delivery/ makes a
-// message durable. UserDb::lookup() and Deliverer are called on worker threads, and may block. All other
-// functions do not block.
+// session/ speaks to the client, policy/ decides who may receive, net/ transfers bytes, userdb/ finds the
+// user of a recipient, and delivery/ makes a message durable. UserDb::lookup(), Mailboxes::look() and
+// Deliverer are called on worker threads, and may block. All other functions do not block.
 #pragma once
 
 #include <chrono>
@@ -17,45 +17,10 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/policy/user.h"
 #include "twinloft/lmtpd/proto/reply.h"
 
 namespace twinloft::lmtpd {
-
-enum class UserState {
-  active,
-  disabled,  // accepts no mail: 550 5.2.1
-  deferred,  // accepts no mail at present, for example while the mailbox is moved: 450 4.2.1
-};
-
-// The effect of the detail of an address (ann+lists@): none, or it names a folder (RFC 5233) if the folder
-// exists, or the folder is created.
-enum class FoldersByDetail { none, existing, create };
-Result<FoldersByDetail> parse_folders_by_detail(std::string_view text);  // "none", "existing", "create"
-
-// The limits of a mailbox. 0: no limit.
-struct QuotaLimit {
-  std::uint64_t bytes = 0;
-  std::uint64_t messages = 0;
-  bool unlimited() const { return bytes == 0 && messages == 0; }
-  bool operator==(const QuotaLimit&) const = default;
-};
-
-// A checked row of the user database (userdb/check.h): uid and gid are not 0, home is absolute and without
-// "..". For a user with a next hop, only name, state and next_hop are used.
-struct User {
-  std::string name;  // the user's name, which is %user%
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::string home;      // absolute
-  std::string maildir;   // absolute; of the built-in agent and Dovecot
-  std::string agent;     // "maildir", or the name of an [agent.<name>] section; empty: the configured default
-  std::string next_hop;  // the name of a [next_hop.<name>] section, which gets the mail; empty: it is
-                         // delivered here
-  UserState state = UserState::active;
-  QuotaLimit quota{};
-  std::optional<FoldersByDetail> detail_folders{};  // nullopt: as configured
-  bool is_old = false;  // a stale row, while the database does not answer. It causes no 5xx
-};
 
 // An accepted forward-path. `text` is as sent between the angle brackets. `domain` is in lower case, with
 // A-labels.
@@ -100,29 +65,6 @@ struct MessageBody {
   // CRC32C of the file's content; nullopt: not compared.
   std::optional<std::uint32_t> checksum = {};
   bool in_memory() const { return !file; }
-};
-
-struct LookupRequest {
-  std::string local_part, detail, domain;  // as in Recipient
-  std::uint64_t size = 0;                  // of the message, as MAIL has announced it; 0: unknown
-};
-
-struct Resolved {
-  User user;
-  std::optional<std::string> detail = {};  // if an alias has changed the detail
-  std::optional<Reply> refusal = {};       // of this message, by another source than the database
-};
-
-// nullopt: no such user (550 5.1.1). Errors: the database failed (451 4.3.0).
-using LookupResult = Result<std::optional<Resolved>>;
-
-class UserDb {
- public:
-  virtual ~UserDb() = default;
-  virtual LookupResult lookup(const LookupRequest& request) = 0;
-  // The result if it is known without blocking; called on the thread of the connections. nullopt: call
-  // lookup().
-  virtual std::optional<LookupResult> lookup_now(const LookupRequest&) { return std::nullopt; }
 };
 
 inline constexpr std::uint32_t unlimited_deliveries = UINT32_MAX;
@@ -170,13 +112,6 @@ class Deliverer {
   virtual ~Deliverer() = default;
   // The limits, which the caller of deliver() keeps. Does not block.
   virtual DeliveryLimits limits(const User&) const { return {}; }
-  // Whether refusal() needs to be called. Does not block.
-  virtual bool may_refuse(const User&) const { return false; }
-  // The refusal of a message of `size` bytes (0: unknown) for the user and the detail, before the message is
-  // sent.
-  virtual std::optional<Reply> refusal(const User&, const std::string& /*detail*/, std::uint64_t /*size*/) {
-    return std::nullopt;
-  }
   // Delivers to a recipient. The reply is 2xx only if the message is durable as docs/ARCHITECTURE.md says. A
   // delivery that could not be completed is 4xx, and has no later effect.
   virtual DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,

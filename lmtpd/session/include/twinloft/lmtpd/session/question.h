@@ -10,16 +10,26 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <variant>
 
-#include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/policy/mailbox.h"
+#include "twinloft/lmtpd/policy/user.h"
 
 namespace twinloft::lmtpd {
 
 // Of one session: they count from 1, and none is used twice.
 using QuestionId = std::uint64_t;
 
-using Question = std::variant<LookupRequest>;  // who a recipient is
-using Answer = std::variant<LookupResult>;
+// Whether the mailbox of a user who has limits takes a message.
+struct MailboxQuestion {
+  User user;
+  std::string detail;
+  std::uint64_t size = 0;  // of the message, as MAIL has announced it; 0: it has not
+};
+
+// Who a recipient is; then, where the verdict is LookAtMailbox, the state of the mailbox.
+using Question = std::variant<LookupRequest, MailboxQuestion>;
+using Answer = std::variant<LookupResult, MailboxState>;
 
 }  // namespace twinloft::lmtpd

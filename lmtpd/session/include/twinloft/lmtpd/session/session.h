@@ -21,11 +21,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "twinloft/base/bytes.h"
+#include "twinloft/lmtpd/policy/judge.h"
 #include "twinloft/lmtpd/proto/command.h"
 #include "twinloft/lmtpd/proto/data_decoder.h"
 #include "twinloft/lmtpd/proto/header_meter.h"
@@ -50,6 +52,9 @@ struct SessionConfig {
   std::function<std::string()> new_id;  // unique names for transactions
   MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up:
                                         // 452 4.3.1 for a recipient
+  OverQuota over_quota = OverQuota::reject;
+  // Whether that user's mailbox is to be looked at before a message; null: none is.
+  std::function<bool(const User&)> has_limits = {};
   // The refusal of this sender and recipient by the user's agent. null: none.
   std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
   std::function<bool(const User&)> takes_utf8 = {};  // whether that user's address may be beyond ASCII; null:
@@ -149,8 +154,11 @@ class Session {
 
   // What comes next, or is waited for.
   struct AtCommand {};  // its line
-  // What is answered with what the owner knows: the recipient of a RCPT.
-  using Subject = std::variant<Recipient>;
+  // What is answered with what the owner knows: the recipient of a RCPT, before its user is known and then.
+  struct KnownRecipient {
+    Recipient recipient;
+  };
+  using Subject = std::variant<Recipient, KnownRecipient>;
   struct Asking {
     QuestionId id;
     Subject subject;
@@ -242,10 +250,16 @@ class Session {
   void resume();
   void ask(Question question, Subject&& subject);
   void go_on(Recipient&& pending, LookupResult&& found);
-  std::optional<Reply> refusal_of(const Recipient& pending) const;
-  std::optional<Reply> refusal_of(const Recipient& pending, const Resolved& found) const;
-  static Reply database_away();
-  static Reply failed_lookup(const Error& error);
+  void go_on(KnownRecipient&& pending, MailboxState&& mailbox);
+  // An answer of another kind than its question.
+  template <class About, class Given>
+  void go_on(const About&, const Given&) {
+    throw std::logic_error("the owner's answer is of another kind than the question");
+  }
+  bool takes_utf8(const User& user) const { return !config_.takes_utf8 || config_.takes_utf8(user); }
+  Verdict judge_recipient(const Recipient& pending, Result<const User*> user,
+                          const MailboxState* mailbox) const;
+  void decide(Recipient&& pending, const Verdict& verdict);
   void accept(Recipient&& recipient);
   bool charge_for(const Recipient& recipient);
   const std::string& client_address() const { return said_.address ? *said_.address : client_.address; }

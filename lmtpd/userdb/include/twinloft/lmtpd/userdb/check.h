@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "twinloft/base/result.h"
-#include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/policy/user.h"
 
 namespace twinloft::lmtpd {
 

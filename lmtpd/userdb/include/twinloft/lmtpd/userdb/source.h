@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "twinloft/base/result.h"
-#include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/policy/user.h"
 
 namespace twinloft::lmtpd {
 

@@ -1,4 +1,4 @@
-#include "twinloft/lmtpd/session/quota.h"
+#include "twinloft/lmtpd/policy/quota.h"
 
 #include <fmt/format.h>
 
@@ -18,11 +18,20 @@ std::string quota_text(const QuotaLimit& limit) {
   return out;
 }
 
-Reply reply_of(Room lacking, OverQuota over) {
+Reply reply_of(Room lacking, OverQuota over, const User& user) {
+  if (user.is_old) lacking = Room::full, over = OverQuota::defer;
   if (lacking == Room::never)
     return make_reply(552, "5.2.3", "The message is larger than this mailbox may become");
   if (over == OverQuota::defer) return make_reply(452, "4.2.2", "The mailbox is full, try again later");
   return make_reply(552, "5.2.2", "The mailbox is full");
+}
+
+Reply quota_unknown() {
+  return make_reply(451, "4.3.0", "Quota lookup temporarily unavailable");
+}
+
+Reply quota_held() {
+  return make_reply(451, "4.3.0", "The mailbox seems to be full, try again later");
 }
 
 }  // namespace twinloft::lmtpd

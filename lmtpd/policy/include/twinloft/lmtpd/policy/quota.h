@@ -1,5 +1,5 @@
-// The quota of Maildirs: in the file `maildirsize`, as of Dovecot's quota driver "maildir" (Maildir++), or by
-// a service that counts.
+// The quota of mailboxes: in the file `maildirsize`, as of Dovecot's quota driver "maildir" (Maildir++), or
+// by a service that counts. What a sender hears of it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/policy/user.h"
 #include "twinloft/lmtpd/proto/reply.h"
-#include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
 
@@ -39,7 +39,11 @@ std::string quota_text(const QuotaLimit& limit);
 
 // Whether there is room for a message. never: the message would not fit into the empty mailbox.
 enum class Room { enough, full, never };
-Reply reply_of(Room lacking, OverQuota over);
+// What a user's mail gets where room is lacking. Of a user whose limit may be another one by now it is not
+// refused for good.
+Reply reply_of(Room lacking, OverQuota over, const User& user);
+Reply quota_unknown();  // nobody can say whether there is room: 451 4.3.0
+Reply quota_held();     // there is none beside messages that are being delivered: 451 4.3.0
 
 // A service that counts the content of mailboxes. Thread-safe.
 class QuotaService {

@@ -1,0 +1,22 @@
+#include "twinloft/lmtpd/config/ways.h"
+
+#include <algorithm>
+
+namespace twinloft::lmtpd {
+
+bool WaysOfDelivery::takes_utf8(const User& user) const {
+  if (!user.next_hop.empty()) {
+    auto hop = std::ranges::find_if(config_.next_hops,
+                                    [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
+    return hop == config_.next_hops.end() || hop->spec.smtputf8;
+  }
+  auto spec = std::ranges::find(config_.agents, agent_of(config_.delivery, user), &AgentSpec::name);
+  return spec == config_.agents.end() || spec->smtputf8;
+}
+
+std::optional<Reply> WaysOfDelivery::refusal(const Envelope& envelope, const Recipient& recipient) const {
+  if (!recipient.user.next_hop.empty()) return std::nullopt;
+  return agents_.refusal(agent_of(config_.delivery, recipient.user), envelope, recipient);
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,74 @@
+// What the configured agents and next hops take, by the user's row and the default.
+#include "twinloft/lmtpd/config/ways.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+Config config() {
+  Config out;
+  for (bool utf8 : {true, false}) {
+    AgentSpec agent;
+    agent.name = utf8 ? "new-agent" : "old-agent";
+    agent.command = "/bin/agent %to%";
+    agent.smtputf8 = utf8;
+    out.agents.push_back(agent);
+    NextHopSettings hop;
+    hop.spec.name = utf8 ? "new-hop" : "old-hop";
+    hop.spec.smtputf8 = utf8;
+    out.next_hops.push_back(hop);
+  }
+  return out;
+}
+
+User user(const std::string& agent, const std::string& next_hop = "") {
+  User out;
+  out.name = "ann@example.org";
+  out.agent = agent;
+  out.next_hop = next_hop;
+  return out;
+}
+
+TEST(WaysOfDelivery, Utf8) {
+  Config all = config();
+  WaysOfDelivery ways(all);
+  EXPECT_TRUE(ways.takes_utf8(user("")));
+  EXPECT_TRUE(ways.takes_utf8(user("maildir")));
+  EXPECT_TRUE(ways.takes_utf8(user("new-agent")));
+  EXPECT_FALSE(ways.takes_utf8(user("old-agent")));
+  EXPECT_TRUE(ways.takes_utf8(user("unknown"))) << "the delivery says that it is not configured";
+  EXPECT_TRUE(ways.takes_utf8(user("old-agent", "new-hop")));
+  EXPECT_FALSE(ways.takes_utf8(user("", "old-hop")));
+  EXPECT_TRUE(ways.takes_utf8(user("", "unknown")));
+  all.delivery.default_agent = "old-agent";
+  EXPECT_FALSE(ways.takes_utf8(user("")));
+  EXPECT_TRUE(ways.takes_utf8(user("maildir")));
+}
+
+TEST(WaysOfDelivery, AnAgentRefusesWhatItWouldReadAsAnOption) {
+  Config all = config();
+  WaysOfDelivery ways(all);
+  Envelope envelope;
+  Recipient recipient;
+  recipient.text = "-ann@example.org";
+  for (const char* agent : {"", "maildir", "unknown"}) {
+    recipient.user = user(agent);
+    EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt) << agent;
+  }
+  recipient.user = user("new-agent");
+  auto reply = ways.refusal(envelope, recipient);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->enhanced, "5.1.3");
+  recipient.text = "ann@example.org";
+  EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt);
+  recipient.text = "-ann@example.org";
+  recipient.user = user("new-agent", "new-hop");
+  EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt) << "no agent is run";
+  all.delivery.default_agent = "old-agent";
+  recipient.user = user("");
+  EXPECT_EQ(ways.refusal(envelope, recipient)->enhanced, "5.1.3");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
