@@ -1,13 +1,5 @@
-// Giving up this replica's side of a split brain, at the administrator's word.
-//
-//   Discard -> waits for the winner to connect as primary -> journal archived -> superblock (Inconsistent,
-//   empty log)
-//           -> MatchState of a replica that has nothing -> full resync
-//
-// Nothing is given up before the replica that is to fill this one is there, and the one superblock write is
-// all that changes: before it this is split brain as it was, after it a replica into which a resync was not
-// finished.
-#include "secondary.h"
+#include "discard.h"
+
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::core {
@@ -18,41 +10,40 @@ constexpr Duration winner_time_max = std::chrono::seconds(30);
 
 // Of those in split brain with this one, the one that is here as primary; else the one that was met last,
 // else any.
-const SplitBrain* Secondary::rival() const {
+const SplitBrain* Discarding::rival(ReplicaId met_last) const {
   const SplitBrain* found = nullptr;
   for (const SplitBrain& s : v_.sb.split_brains) {
     const Link* l = v_.find_link(s.with);
     if (!l) continue;
     if (l->state && l->state->primary) return &s;
-    if (!found || s.with == why_of_) found = &s;
+    if (!found || s.with == met_last) found = &s;
   }
   return found;
 }
 
-void Secondary::discard(const Discard& command) {
-  std::string why;
-  const SplitBrain* split = rival();
-  if (discard_)
-    why = "its history is being given up already";
-  else if (v_.failed)
-    why = "this node's disk has failed: " + v_.failure;
-  else if (v_.disk.syncing() && !split)
-    why = "this replica is Inconsistent: it has no history of its own that could be given up";
-  else if (!split)
-    why =
-        "this replica has seen no split brain: nothing is given up. Start the replica whose history is to "
-        "stay, as primary, and let "
-        "the two connect";
-  else if (split->parted == Lsn{} && !command.force)
-    why = nothing_in_common(split->with);
-  if (!why.empty()) {
-    v_.out.commands.push_back({command.token, false, why});
-    return;
-  }
-  discard_ = Discarding{command.token, split->with, command.force, v_.now + winner_time_max};
+std::string Discarding::objection(const Discard& command, const SplitBrain* split) const {
+  if (command_) return "its history is being given up already";
+  if (v_.failed) return "this node's disk has failed: " + v_.failure;
+  if (v_.disk.syncing() && !split)
+    return "this replica is Inconsistent: it has no history of its own that could be given up";
+  if (!split)
+    return "this replica has seen no split brain: nothing is given up. Start the replica whose history is to "
+           "stay, as primary, and let "
+           "the two connect";
+  if (split->parted == Lsn{} && !command.force) return nothing_in_common(split->with);
+  return "";
 }
 
-std::string Secondary::nothing_in_common(ReplicaId with) const {
+void Discarding::ask(const Discard& command, ReplicaId met_last) {
+  const SplitBrain* split = rival(met_last);
+  std::string why = objection(command, split);
+  if (why.empty())
+    command_ = Command{command.token, split->with, command.force, v_.now + winner_time_max};
+  else
+    v_.out.commands.push_back({command.token, false, why});
+}
+
+std::string Discarding::nothing_in_common(ReplicaId with) const {
   const Link* link = v_.find_link(with);
   bool forgotten = v_.sb.epochs.size() == epoch_table_max ||
                    (link && link->state && link->state->epochs.size() == epoch_table_max);
@@ -62,39 +53,47 @@ std::string Secondary::nothing_in_common(ReplicaId with) const {
       with, forgotten ? fmt::format(", or the two parted more than {} epochs ago", epoch_table_max) : "");
 }
 
-// What the two have in common is looked at first, where that has not been done: then it is refused, and comes
-// again.
-bool Secondary::may_give_up() const {
-  const SplitBrain* split = v_.split_brain_with(discard_->winner);
-  return giving_up_ || !split || split->parted;
+// What the two have in common is looked at first, where that has not been done: then the winner is refused,
+// and comes again.
+bool Discarding::comes(ReplicaId primary) const {
+  if (!command_ || primary != command_->winner) return false;
+  const SplitBrain* split = v_.split_brain_with(primary);
+  return rejoin_.gives_up() || !split || split->parted;
 }
 
-void Secondary::end_discard(bool ok, std::string text) {
-  if (!discard_) return;
-  v_.out.commands.push_back({discard_->command, ok, std::move(text)});
-  discard_.reset();
+void Discarding::note_split_brain(ReplicaId with, Lsn common) {
+  bool stops = command_ && command_->winner == with && common == Lsn{} && !command_->force &&
+               !rejoin_.gives_up();
+  if (stops) end(false, nothing_in_common(with));
 }
 
-std::optional<Instant> Secondary::next_tick() const {
-  if (!discard_ || giving_up_) return tell_at();
-  return discard_->deadline;
+void Discarding::end(bool ok, std::string text) {
+  if (!command_) return;
+  v_.out.commands.push_back({command_->token, ok, std::move(text)});
+  command_.reset();
 }
 
-void Secondary::bound_discard() {
-  if (!discard_) return;
-  if (v_.failed) return end_discard(false, "this node's disk has failed: " + v_.failure);
-  if (giving_up_ || v_.now < discard_->deadline) return;
-  end_discard(false, fmt::format("replica {} has not connected as primary within {} s: nothing was changed",
-                                 discard_->winner,
-                                 std::chrono::duration_cast<std::chrono::seconds>(winner_time_max).count()));
+std::optional<Instant> Discarding::next_tick() const {
+  if (!command_ || rejoin_.gives_up()) return std::nullopt;
+  return command_->deadline;
+}
+
+void Discarding::advance() {
+  if (!command_) return;
+  if (v_.failed) return end(false, "this node's disk has failed: " + v_.failure);
+  if (rejoin_.gives_up() || v_.now < command_->deadline) return;
+  end(false, fmt::format("replica {} has not connected as primary within {} s: nothing was changed",
+                         command_->winner,
+                         std::chrono::duration_cast<std::chrono::seconds>(winner_time_max).count()));
 }
 
 // It may have been created anew since the two were matched, with nothing of what both had.
-std::string Secondary::doubt_of_winner() const {
-  const Link* link = v_.find_link(discard_->winner);
+std::string Discarding::doubt_of_winner() const {
+  TL_CHECK(command_.has_value());
+  const Link* link = v_.find_link(command_->winner);
   if (!link || !link->state) return "it has not said what it holds";
   if (link->state->inconsistent) return "it is Inconsistent";
-  const SplitBrain* split = v_.split_brain_with(discard_->winner);
+  const SplitBrain* split = v_.split_brain_with(command_->winner);
   if (!split) return "the split brain is over";
   if (!split->parted) return "it is not known what both have";
   if (link->state->last.lsn < *split->parted)
@@ -103,34 +102,15 @@ std::string Secondary::doubt_of_winner() const {
   return "";
 }
 
-// The winner asks where we are: it gets its answer when there is nothing left to speak for the history here.
-void Secondary::begin_discard(const MatchRequest& m) {
-  if (cut_ == Cut::resetting && giving_up_) return;  // under way since an earlier connection
-  if (cut_ == Cut::resetting) {
-    end_discard(false, "a resync into this replica has begun meanwhile");
-    return answer_match();
-  }
-  if (std::string doubt = doubt_of_winner(); !doubt.empty()) {
-    end_discard(false, fmt::format("nothing is given up for replica {}: {}", discard_->winner, doubt));
-    return answer_match();
-  }
-  giving_up_ = true;
-  reset_ = SyncBegin{m.epoch, {Lsn{0}, genesis_hash(v_.sb.volume, v_.sb.volume_blocks)}, {}, true, {}, {},
-                     {}};
-  reset_archived_ = false;
-  v_.hold_checkpoint = true;
-  try_reset();
+void Discarding::finish() {
+  TL_CHECK(command_ || v_.failed);  // a failed device ends the command; the history is given up all the same
+  TL_CHECK(v_.disk.syncing() && v_.log.last_mark().lsn == Lsn{0});
+  end(true, fmt::format("the history of this replica is given up: replica {} fills it", winner()));
 }
 
-void Secondary::on_discard_durable() {
-  TL_CHECK(discard_ && giving_up_);
-  giving_up_ = false;
-  v_.end_split_brains_but(discard_->winner);  // what set this replica apart from others too is gone
-  why_.clear();
-  why_of_ = 0;
-  end_discard(true,
-              fmt::format("the history of this replica is given up: replica {} fills it", discard_->winner));
-  if (connection_ == ConnectionState::Matching && !begun_) answer_match();
+void Discarding::check_invariants() const {
+  TL_CHECK(!rejoin_.gives_up() || command_ || v_.failed);
+  TL_CHECK(!command_ || v_.find_link(command_->winner));
 }
 
 }  // namespace twinloft::repl::core

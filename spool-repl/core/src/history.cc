@@ -254,6 +254,55 @@ bool have_parted(const History& here, ReplicaId other, const NodeState& there) {
                  false);
 }
 
+bool holds_source(const History& here, const Offer& offer) {
+  const auto* part = here.incomplete ? std::get_if<Syncing>(&*here.incomplete) : nullptr;
+  if (!part) return true;
+  const Uuid& source = part->source.id;
+  return source == offer.epoch.id || std::any_of(offer.epochs.begin(), offer.epochs.end(),
+                                                 [&](const EpochEntry& e) { return e.epoch.id == source; });
+}
+
+bool content_reaches(const History& here, const Offer& offer, Lsn since, bool record_held) {
+  if (here.incomplete) {
+    const auto* damaged = std::get_if<Damaged>(&*here.incomplete);
+    std::optional<LogPoint> base = damaged ? damaged->base : std::get<Syncing>(*here.incomplete).base;
+    return base && since <= base->lsn && history_holds(offer.epochs, offer.from, base->epoch, base->lsn);
+  }
+  Lsn common = common_history(here.epochs, here.last, offer.epochs, offer.from);
+  if (since > common || here.commit > common) return false;
+  return record_held;
+}
+
+bool vouches_for(const NodeState& target, std::span<const EpochEntry> held, Lsn last,
+                 std::span<const EpochEntry> offered) {
+  return target.base && !maybe_forced_behind(offered, target.base->lsn) &&
+         history_holds(held, last, target.base->epoch, target.base->lsn);
+}
+
+// Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here:
+// a replica whose log ends in a later one finds this replica counted there. What lies in other logs only will
+// be cut: if it was by force, or with a loss, nothing but this one will tell.
+Grounds grounds_of_promotion(const PromotionFacts& facts) {
+  Epoch named = facts.newest.epoch;
+  std::uint32_t carried = 0;
+  if (forcers_unknown_to(facts.epochs, facts.chain) != 0) carried |= epoch_by_force;
+  for (std::size_t i = facts.chain.size(); i > 0; --i) {
+    const EpochEntry& e = facts.chain[i - 1];
+    if (!facts.epochs.holds(e.epoch)) carried |= e.flags & (epoch_by_force | epoch_lossy);
+    if (!(e.in_sync & set_of(facts.replica))) {
+      named = e.epoch;
+      break;
+    }
+    if (e.flags & (epoch_by_force | epoch_lossy)) break;
+  }
+  std::uint32_t flags = carried;
+  if (facts.by_force)
+    flags |= epoch_by_force | (facts.whole ? 0 : std::uint32_t{epoch_lossy});
+  else if (facts.witnessed)
+    flags |= epoch_witnessed;
+  return {flags, mark_of(named)};
+}
+
 bool maybe_forced_behind(std::span<const EpochEntry> epochs, Lsn lsn) {
   return successors_behind(lsn, epochs, {}).by_force;
 }

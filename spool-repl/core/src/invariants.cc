@@ -4,7 +4,6 @@
 
 #include "primary.h"
 #include "promotion.h"
-#include "secondary.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::core {
@@ -115,27 +114,6 @@ void Primary::check_invariants() const {
   resync_.check_invariants();
   io_.check_invariants();
   links_.check_invariants();
-}
-
-void Secondary::check_invariants() const {
-  v_.check_invariants();
-  bool follows = primary_ != 0;
-  TL_CHECK(follows || connection_ == ConnectionState::Connecting ||
-           connection_ == ConnectionState::StandAlone);
-  TL_CHECK(connection_ != ConnectionState::Connected || (follows && begun_));
-  TL_CHECK(backlog_.empty() == (backlog_bytes_ == 0));
-  TL_CHECK(backlog_.empty() || follows);
-  // A cut of the log and a resync into this replica exclude each other.
-  TL_CHECK(!archiving_for_reset_ || cut_ == Cut::archiving);
-  TL_CHECK(cut_ != Cut::resetting || reset_);
-  TL_CHECK(!giving_up_ || reset_);
-  TL_CHECK(erasing_ == 0 || cut_ != Cut::none || v_.failed);
-  TL_CHECK(!v_.disk.finishing() || clearing_);
-  TL_CHECK(!sync_until_ || v_.disk.inconsistent() || clearing_);
-  if (const auto* refilling = v_.disk.refilling())
-    TL_CHECK(v_.log.mark_before(v_.log.durable_end()).lsn < refilling->until);
-  TL_CHECK(sync_acked_ <= sync_durable_ && sync_durable_ <= sync_last_);
-  TL_CHECK(checks_.empty() || follows);
 }
 
 void Promotion::check_invariants() const {

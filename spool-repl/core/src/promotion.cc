@@ -399,30 +399,10 @@ EpochTable Promotion::chain_of(const EpochEntry& newest) const {
   return chain;
 }
 
-// Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here:
-// a replica whose log ends in a later one finds this replica counted there. What lies in other logs only will
-// be cut: if it was by force, or with a loss, nothing but this one will tell.
 Grounds Promotion::grounds_after(const EpochEntry& newest) const {
-  Epoch named = newest.epoch;
-  std::uint32_t carried = 0;
-  EpochTable chain = chain_of(newest);
-  if (forcers_unknown_to(v_.sb.epochs, chain) != 0) carried |= epoch_by_force;
-  for (std::size_t i = chain.size(); i > 0; --i) {
-    const EpochEntry& e = chain[i - 1];
-    if (!v_.sb.epochs.holds(e.epoch)) carried |= e.flags & (epoch_by_force | epoch_lossy);
-    if (!(e.in_sync & set_of(v_.sb.replica))) {
-      named = e.epoch;
-      break;
-    }
-    if (e.flags & (epoch_by_force | epoch_lossy)) break;
-  }
-  std::uint32_t flags = carried;
   bool by_force = v_.config.arbiter == Arbiter::external ? desired_->by_force : force_;
-  if (by_force)
-    flags |= epoch_by_force | (v_.whole() ? 0 : std::uint32_t{epoch_lossy});
-  else if (witnessed(newest.in_sync))
-    flags |= epoch_witnessed;
-  return {flags, mark_of(named)};
+  return grounds_of_promotion({v_.sb.replica, v_.sb.epochs, chain_of(newest), newest, by_force, v_.whole(),
+                               witnessed(newest.in_sync)});
 }
 
 // What is known to be missing here, and what may be.

@@ -24,8 +24,7 @@ ResyncSource::ResyncSource(Volume& volume, Repair& repair, Peers& peers, const T
 // A replica into which a resync was not finished says what it was before. That counts unless force has broken
 // the chain since: what it has been sent meanwhile may then not be in the history here.
 bool ResyncSource::vouches(const NodeState& s) const {
-  return s.base && !maybe_forced_behind(term_.epochs(), s.base->lsn) &&
-         history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base->epoch, s.base->lsn);
+  return vouches_for(s, v_.sb.epochs, v_.log.last_mark().lsn, term_.epochs());
 }
 
 // Whether the bitmap here tells all that a replica lacks whose content is this history up to there.

@@ -8,11 +8,12 @@
 
 namespace twinloft::repl::core {
 
-namespace {
-constexpr unsigned erases_max = 32;  // under way at a time
-}
-
-Secondary::Secondary(Volume& volume, Checkpointer& checkpointer) : v_(volume), checkpointer_(checkpointer) {
+Secondary::Secondary(Volume& volume, Checkpointer& checkpointer)
+    : v_(volume),
+      checkpointer_(checkpointer),
+      target_(volume, checkpointer),
+      rejoin_(volume, checkpointer, target_),
+      discarding_(volume, rejoin_) {
   epoch_ = v_.log.epoch_before(v_.log.end());
 }
 
@@ -20,9 +21,21 @@ void Secondary::submit(const ClientRequest& request) {
   v_.out.completions.push_back({request.id, EROFS});
 }
 
+Secondary::Incoming* Secondary::incoming() {
+  if (auto* b = std::get_if<Begun>(&link_)) return &b->in;
+  auto* f = std::get_if<Following>(&link_);
+  return f ? &f->in : nullptr;
+}
+
+ConnectionState Secondary::connection() const {
+  if (is<Unconnected>()) return ConnectionState::Connecting;
+  if (is<Refused>()) return ConnectionState::StandAlone;
+  return is<Following>() ? ConnectionState::Connected : ConnectionState::Matching;
+}
+
 void Secondary::refuse(std::string reason, bool split_brain) {
   if (primary_ == 0) return;
-  connection_ = ConnectionState::StandAlone;
+  link_ = Refused{};
   note_refusal(reason, split_brain);
   v_.refuse_link(primary_, reason, split_brain);
 }
@@ -33,37 +46,23 @@ void Secondary::note_refusal(const std::string& reason, bool split_brain) {
   why_of_ = primary_;
   if (!split_brain) return;
   v_.note_split_brain(primary_, common_);
-  bool stops = discard_ && discard_->winner == primary_ && common_ == Lsn{} && !discard_->force &&
-               !giving_up_;
-  if (stops) end_discard(false, nothing_in_common(primary_));
+  discarding_.note_split_brain(primary_, common_);
 }
 
 void Secondary::forget_primary() {
-  if (connection_ != ConnectionState::StandAlone) connection_ = ConnectionState::Connecting;
+  link_ = Unconnected{};
   primary_ = 0;
-  begun_ = false;
-  backlog_.clear();
-  backlog_bytes_ = 0;
-  drop_sync();
+  drop_resync();
 }
 
-// What has arrived stays; what is missing is not known any more, so the next connection begins anew.
-void Secondary::drop_sync() {
-  if (cut_ != Cut::resetting) {
-    reset_.reset();
-    reset_archived_ = giving_up_ = false;
-    v_.hold_checkpoint = false;
-  }
-  sync_flying_.clear();
-  sync_durable_ = sync_acked_ = sync_last_ = sync_done_ = sync_total_ = 0;
-  sync_until_.reset();
-  checks_.clear();
-  if (checking_) checking_->stale = true;
+void Secondary::drop_resync() {
+  rejoin_.drop();
+  target_.drop();
 }
 
 void Secondary::peer_down(ReplicaId id) {
   if (id != primary_) return;
-  if (connection_ == ConnectionState::Connected)
+  if (is<Following>())
     v_.out.notices.push_back({true, fmt::format("primary {} is lost", id), NoticeKind::disconnected, id});
   forget_primary();
 }
@@ -81,7 +80,7 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
     if (auto* m = std::get_if<Refuse>(&message)) v_.out.closes.push_back({id, m->reason});
     return;
   }
-  if (connection_ == ConnectionState::StandAlone) return;
+  if (is<Refused>()) return;
   if (v_.failed) return refuse("this node's disk has failed: " + v_.failure);
   std::visit(
       [&](auto& m) {
@@ -90,6 +89,9 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
                       std::is_same_v<M, Ack>)
           refuse(
               "it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
+        else if constexpr (std::is_same_v<M, SyncData> || std::is_same_v<M, SyncCheck> ||
+                           std::is_same_v<M, SyncEnd>)
+          pass_on(m);
         else if constexpr (!std::is_same_v<M, MatchRequest> && !std::is_same_v<M, NodeState> &&
                            !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply> &&
                            !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck> &&
@@ -111,189 +113,230 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
   if (primary_ != id) forget_primary();
   primary_ = id;
   if (v_.failed) return refuse("this node's disk has failed: " + v_.failure);
-  connection_ = ConnectionState::Matching;
-  begun_ = false;
-  backlog_.clear();
-  backlog_bytes_ = 0;
-  drop_sync();
-  primary_commit_ = {};
+  link_ = Matching{};
+  drop_resync();
   common_ = {};
   epoch_ = m.epoch;
-  if (discard_ && id == discard_->winner && may_give_up()) return begin_discard(m);
+  if (discarding_.comes(id)) return begin_discard(m);
   answer_match();
 }
 
 void Secondary::answer_match() {
+  TL_CHECK(primary_ != 0 && (is<Matching>() || is<Begun>()));
   Epoch seen = v_.log.epoch_before(v_.log.end());
   v_.out.sends.push_back(
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
 }
 
+// The winner asks where we are: it gets its answer when there is nothing left to speak for the history here.
+void Secondary::begin_discard(const MatchRequest& m) {
+  if (rejoin_.stores_reset()) {
+    if (rejoin_.gives_up()) return;  // under way since an earlier connection
+    discarding_.end(false, "a resync into this replica has begun meanwhile");
+    return answer_match();
+  }
+  if (std::string doubt = discarding_.doubt_of_winner(); !doubt.empty()) {
+    discarding_.end(false, fmt::format("nothing is given up for replica {}: {}", primary_, doubt));
+    return answer_match();
+  }
+  SyncBegin nothing{m.epoch, {Lsn{0}, genesis_hash(v_.sb.volume, v_.sb.volume_blocks)}, {}, true, {}, {}, {}};
+  rejoin_.reset({primary_, std::move(nothing), true});
+}
+
 // A tail that has moved since the primary heard of it leaves records without a name: the primary searches
 // again above it.
 void Secondary::handle(const Probe& m) {
-  if (connection_ == ConnectionState::Matching && m.mark.lsn < v_.log.tail_mark().lsn) return answer_match();
+  bool matching = is<Matching>() || is<Begun>();
+  if (matching && m.mark.lsn < v_.log.tail_mark().lsn) return answer_match();
   bool found = v_.log.find(m.mark).has_value();
   if (found) common_ = std::max(common_, m.mark.lsn);
   v_.out.sends.push_back(Send{primary_, ProbeReply{m.mark, found}});
 }
 
-void Secondary::handle(const Begin& m) {
-  if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_)
-    return refuse("it began to send without a common record");
-  if (cut_ == Cut::resetting) return refuse("this replica is just giving up its log for a resync");
-  if (v_.disk.finishing()) return refuse(just_ending);
+// ---- the records of the primary continue the log here
+// --------------------------------------------------------------
+
+// Of a *begin*, what has nothing to do with whose history is whose.
+std::string Secondary::why_not_begun(const Begin& m) const {
+  if (!is<Matching>() || m.epoch != epoch_) return "it began to send without a common record";
+  if (rejoin_.resets()) return "this replica is just giving up its log for a resync";
+  if (target_.ends()) return "a resync into this replica is just ending";
   Epoch seen = v_.log.epoch_before(v_.log.end());
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
-    return refuse(
-        fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
-  auto common = v_.log.find(m.from);
-  if (!common)
-    return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
+    return fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter,
+                       seen.counter);
+  if (!v_.log.find(m.from))
+    return fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v);
+  return "";
+}
+
+void Secondary::handle(const Begin& m) {
+  if (std::string why = why_not_begun(m); !why.empty()) return refuse(std::move(why));
   common_ = std::max(common_, m.from.lsn);
   Verdict verdict = judge_records(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
   if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
   if (std::holds_alternative<verdict::Resync>(verdict))
     return refuse(
         fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));
-  if (std::string why = note_source(m); !why.empty()) return refuse(std::move(why));
-  begun_ = true;
-  cut_to_ = m.from;
-  cut_for_ = m.epochs.empty() ? EpochEntry{} : m.epochs.back();
-  bool lost = m.holds > m.from.lsn;
-  if (lost) {  // durable before the first of those records is taken
-    auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(),
-                           [&](const EpochEntry& e) { return e.start <= m.holds; });
-    v_.disk.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
-  }
+  TL_CHECK(m.from.lsn >= v_.commit_lsn());
+  if (!adopt_source(m))
+    return refuse(fmt::format(
+        "an unfinished resync has brought here what replica {} does not have: it takes a full one",
+        primary_));
+  begin();
+  note_lost(m);
   // A cut for somebody else says nothing of the records that come now.
   bool other_cut = v_.ends_in_a_cut() && !m.epochs.holds(v_.sb.cut_for.epoch);
-  if (*common == v_.log.end() && cut_ == Cut::none && !lost && !other_cut) return connected();
-  if (cut_ == Cut::archiving) return;  // goes on when that has ended
-  cut_ = Cut::waiting_for_journal;
-  try_cut();
+  bool lost = m.holds > m.from.lsn;
+  if (*v_.log.find(m.from) == v_.log.end() && rejoin_.steady() && !lost && !other_cut) return connected();
+  rejoin_.cut({primary_, m.from, m.epochs.empty() ? EpochEntry{} : m.epochs.back()});
 }
 
-// A journal write still under way could land on top of what comes in its place; one that has failed is not
-// there to be archived.
-void Secondary::try_cut() {
-  if (cut_ != Cut::waiting_for_journal || v_.journal_in_flight > 0 || v_.failed) return;
-  auto common = v_.log.find(cut_to_);
-  TL_CHECK(common.has_value());
-  if (*common == v_.log.end()) return finish_cut();
-  const LogRecord& last = v_.log.at(v_.log.end() - 1);
-  ArchiveTail archive{
-      make_token(TokenKind::archive, 0), v_.log.at(*common).first, last.mark.lsn, last.epoch, {}};
-  for (RecordNo no = *common; no < v_.log.end(); ++no)
-    archive.parts.push_back({v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
-  archived_from_ = archive.first;
-  cut_ = Cut::archiving;
-  v_.out.archives.push_back(std::move(archive));
+// From now on records and commit points of this primary may come.
+void Secondary::begin() {
+  TL_CHECK(is<Matching>() && primary_ != 0);
+  link_ = Begun{};
+  if (v_.disk.inconsistent()) target_.begin({primary_, epoch_});
 }
 
-// A later Begin may have named another point meanwhile: more is archived then, if need be.
-void Secondary::on_archived(int error) {
-  TL_CHECK(cut_ == Cut::archiving);
-  if (std::exchange(archiving_for_reset_, false)) return on_reset_archived(error);
-  cut_ = Cut::waiting_for_journal;
-  if (error != 0) {
-    begun_ = false;
-    cut_ = Cut::erasing;  // what an earlier cut has left to be erased
-    erase_cut();
-    return refuse(
-        fmt::format("the records beyond {} cannot be archived ({}), and are not cut off without that",
-                    cut_to_.lsn.v, errno_text(error)));
-  }
-  if (cut_to_.lsn + 1 < archived_from_) return try_cut();
-  finish_cut();
+// What this replica has acknowledged and lost; durable before the first of those records is taken.
+void Secondary::note_lost(const Begin& m) {
+  if (m.holds <= m.from.lsn) return;
+  auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(),
+                         [&](const EpochEntry& e) { return e.start <= m.holds; });
+  v_.disk.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
 }
 
-void Secondary::finish_cut() {
-  auto common = v_.log.find(cut_to_);
-  TL_CHECK(common.has_value());
-  if (*common < v_.log.end())
-    v_.out.notices.push_back({false,
-                              fmt::format("records {} to {} are not in the primary's history and are cut off",
-                                          cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v),
-                              NoticeKind::tail_cut, primary_});
-  for (RecordNo no = *common; no < v_.log.end(); ++no) {
-    v_.release_memory(v_.log.at(no));
-    cut_records_.push_back(v_.log.at(no).pos);
-  }
-  v_.log.cut(*common);
-  v_.sb.epochs.cut_behind(cut_to_.lsn);
-  v_.sb.cut_for = cut_for_;
-  v_.sb.incarnation++;
-  v_.sb.cut_lsn = cut_to_.lsn;
-  v_.sb.cut_incarnation = v_.sb.incarnation;
-  cut_ = Cut::waiting_for_superblock;
-  v_.write_superblock(Volume::for_cut);
+// A resync that goes on within the records of another primary. Its content goes home only when the disk says
+// whose it is; and where that of the last one is not in its history, nothing is known of the data area any
+// more. False: that is so.
+bool Secondary::adopt_source(const Begin& m) {
+  const auto* syncing = v_.disk.syncing();
+  if (!syncing || syncing->source.id == m.epoch.id) return true;
+  bool useless = syncing->base && !holds_source(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
+  v_.disk.change_source(m.epoch, !useless);
+  v_.write_superblock(Volume::for_source);
+  return !useless;
+}
+
+void Secondary::after_cut(const std::optional<Rejoin::Cut>& done) {
+  if (!done || !is<Begun>() || done->to != v_.log.last_mark()) return;
+  connected();
 }
 
 void Secondary::on_cut_durable() {
-  if (cut_ != Cut::waiting_for_superblock) return;
-  cut_ = Cut::erasing;
-  erase_cut();
-}
-
-// The superblock tells of the last cut only, and every start is one. By then nothing of this cut may be there
-// that could count as the log: a record in its place need not lie where the first cut one does, if it does
-// not fit before the ring's end.
-void Secondary::erase_cut() {
-  if (v_.failed) return;
-  alignas(block_size) static std::byte zeros[block_size];
-  for (; erasing_ < erases_max && !cut_records_.empty();
-       cut_records_.pop_back(), ++erasing_, ++v_.journal_in_flight)
-    v_.out.journal_writes.push_back(
-        {make_token(TokenKind::erase, 0), v_.journal_offset(cut_records_.back()), {{zeros, block_size}}});
-  if (erasing_ > 0) return;
-  cut_ = Cut::none;
-  if (connection_ == ConnectionState::Matching && begun_ && cut_to_ == v_.log.last_mark()) connected();
+  after_cut(rejoin_.on_cut_durable());
 }
 
 void Secondary::on_erased(int error) {
-  TL_CHECK(erasing_ > 0 && v_.journal_in_flight > 0);
-  --erasing_;
-  --v_.journal_in_flight;
-  if (error != 0) return v_.fail_device(fmt::format("the journal failed a write ({})", errno_text(error)));
-  if (cut_ == Cut::erasing) erase_cut();
+  after_cut(rejoin_.on_erased(error));
+}
+
+void Secondary::on_archived(int error) {
+  auto failed = rejoin_.on_archived(error);
+  if (!failed) return;
+  if (failed->of_reset) {
+    discarding_.end(false,
+                    fmt::format("the journal can not be archived ({}), and is not given up without that",
+                                errno_text(failed->error)));
+    target_.drop();
+  }
+  refuse(fmt::format("the records beyond {} can not be archived ({}), and are not {} without that",
+                     failed->beyond.v, errno_text(failed->error), failed->of_reset ? "given up" : "cut off"));
 }
 
 void Secondary::connected() {
-  connection_ = ConnectionState::Connected;
+  TL_CHECK(is<Begun>() && rejoin_.steady());
+  link_ = Following{std::move(std::get<Begun>(link_).in), {}};
   why_.clear();
   v_.end_split_brain(primary_);
-  end_discard(false, fmt::format("replica {} is followed now: there is no history of its own to be given up",
-                                 primary_));
-  acked_ = {};
+  discarding_.end(
+      false,
+      fmt::format("replica {} is followed now: there is no history of its own to be given up", primary_));
   v_.out.notices.push_back({false,
                             fmt::format("primary {} is connected at {}, epoch {}", primary_,
                                         v_.log.last_mark().lsn.v, epoch_.counter),
                             NoticeKind::connected, primary_, epoch_.counter});
 }
 
+// ---- the source fills this replica
+// ---------------------------------------------------------------------------------
+
+void Secondary::handle(SyncBegin& m) {
+  if (!is<Matching>() || m.epoch != epoch_ || rejoin_.resets() || rejoin_.archives())
+    return refuse("it began a resync at the wrong moment");
+  if (target_.ends()) return refuse("a resync into this replica is just ending");
+  common_ = std::max(common_,
+                     common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
+  Verdict verdict = judge_resync(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
+  if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
+  TL_CHECK(std::holds_alternative<verdict::Resync>(verdict));
+  Offer offer{primary_, m.epoch, m.epochs, m.from.lsn};
+  bool in_line = holds_source(v_.history(), offer);
+  // What it began behind that point comes as records.
+  m.epochs.cut_behind(m.from.lsn);
+  bool record_held = m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();
+  bool reaches = !m.whole && content_reaches(v_.history(), offer, m.since.lsn, record_held);
+  Rejoin::Reset reset{primary_, m};
+  reset.to.whole = !in_line || !reaches;
+  rejoin_.reset(std::move(reset));
+}
+
+void Secondary::on_reset_durable() {
+  auto done = rejoin_.on_reset_durable();
+  if (!done) return;
+  if (done->gives_up) {
+    v_.end_split_brains_but(done->source);  // what set this replica apart from others too is gone
+    why_.clear();
+    why_of_ = 0;
+    discarding_.finish();
+    if (is<Matching>()) answer_match();
+    return;
+  }
+  if (!is<Matching>() || done->source != primary_ || done->to.epoch != epoch_) return;
+  begin();
+  v_.out.sends.push_back(Send{primary_, SyncReady{epoch_, done->to.from, done->to.whole}});
+  connected();
+}
+
+template <class Message>
+void Secondary::pass_on(Message& message) {
+  if (std::string why = target_.take(message); !why.empty()) refuse(std::move(why));
+}
+
+void Secondary::handle(const SyncProgress& m) {
+  if (m.epoch != epoch_ || !incoming()) return refuse("it says how far a resync is that nobody began");
+  target_.take(m);
+}
+
+// ---- records
+// ---------------------------------------------------------------------------------------------------------
+
 void Secondary::handle(RecordMessage& m) {
-  if (m.epoch != epoch_ || !begun_) return refuse("it sent a record of another epoch");
-  backlog_bytes_ += m.meta.size() + m.payload.size();
+  Incoming* in = incoming();
+  if (m.epoch != epoch_ || !in) return refuse("it sent a record of another epoch");
+  in->bytes += m.meta.size() + m.payload.size();
   // Its window may be another one than ours; far beyond it, it has none.
-  if (backlog_bytes_ > 4 * v_.config.send_window_bytes + wire_payload_max)
-    return refuse(fmt::format("it sent {} MiB of records that nobody had room for", backlog_bytes_ >> 20));
-  backlog_.push_back(std::move(m));
+  if (in->bytes > 4 * v_.config.send_window_bytes + wire_payload_max)
+    return refuse(fmt::format("it sent {} MiB of records that nobody had room for", in->bytes >> 20));
+  in->records.push_back(std::move(m));
   take_backlog();
 }
 
 void Secondary::take_backlog() {
-  if (v_.failed) return;
-  while (connection_ == ConnectionState::Connected && cut_ == Cut::none && !backlog_.empty()) {
-    std::size_t bytes = backlog_.front().meta.size() + backlog_.front().payload.size();
-    if (!take_record(backlog_.front())) return;
-    if (backlog_.empty()) return;  // refused
-    backlog_bytes_ -= bytes;
-    backlog_.pop_front();
+  auto* f = std::get_if<Following>(&link_);
+  if (!f || v_.failed || !rejoin_.steady()) return;
+  for (Incoming& in = f->in; !in.records.empty(); in.records.pop_front()) {
+    const RecordMessage& m = in.records.front();
+    auto taken = take_record(m);
+    if (!taken) return refuse(std::move(taken.error()));
+    if (!*taken) return;
+    in.bytes -= m.meta.size() + m.payload.size();
   }
 }
 
-bool Secondary::take_record(RecordMessage& m) {
+std::expected<bool, std::string> Secondary::take_record(const RecordMessage& m) {
+  TL_CHECK(is<Following>() && rejoin_.steady());
   // Room first: a record that has to wait is looked at again with every event.
   std::uint32_t total = meta_blocks_for(m.meta.size()) +
                         static_cast<std::uint32_t>(m.payload.size() / block_size);
@@ -303,25 +346,16 @@ bool Secondary::take_record(RecordMessage& m) {
     return false;
   }
   auto body = decode_body_meta(m.meta, v_.sb.volume, v_.sb.volume_blocks);
-  if (!body) {
-    refuse(body.error().message);
-    return true;
-  }
-  if (m.payload.size() != std::size_t{body->header.payload_blocks} * block_size) {
-    refuse("it sent a record without all of its payload");
-    return true;
-  }
+  if (!body) return std::unexpected(body.error().message);
+  if (m.payload.size() != std::size_t{body->header.payload_blocks} * block_size)
+    return std::unexpected("it sent a record without all of its payload");
   std::vector<const std::byte*> blocks;
   for (std::size_t at = 0; at < m.payload.size(); at += block_size) blocks.push_back(m.payload.data() + at);
-  if (auto ok = verify_payload(*body, blocks); !ok) {
-    refuse(ok.error().message);
-    return true;
-  }
+  if (auto ok = verify_payload(*body, blocks); !ok) return std::unexpected(ok.error().message);
   LogMark last = v_.log.last_mark();
-  if (body->header.first_lsn != last.lsn + 1 || body->header.prev_hash != last.hash) {
-    refuse(fmt::format("its record {} does not follow {}", body->header.first_lsn.v, last.lsn.v));
-    return true;
-  }
+  if (body->header.first_lsn != last.lsn + 1 || body->header.prev_hash != last.hash)
+    return std::unexpected(
+        fmt::format("its record {} does not follow {}", body->header.first_lsn.v, last.lsn.v));
   std::vector<Slot> slots;
   slots.reserve(blocks.size());
   for (const std::byte* b : blocks) {
@@ -335,13 +369,14 @@ bool Secondary::take_record(RecordMessage& m) {
 }
 
 void Secondary::handle(const Commit& m) {
-  if (m.epoch != epoch_ || !begun_) return refuse("it sent a commit point of another epoch");
-  if (m.mark.lsn > primary_commit_.lsn) primary_commit_ = m.mark;
+  Incoming* in = incoming();
+  if (m.epoch != epoch_ || !in) return refuse("it sent a commit point of another epoch");
+  if (m.mark.lsn > in->commit.lsn) in->commit = m.mark;
 }
 
 void Secondary::handle(const Refuse& m) {
-  connection_ = ConnectionState::StandAlone;
-  if (giving_up_) drop_sync();  // not for one that does not want it
+  link_ = Refused{};
+  if (rejoin_.gives_up()) drop_resync();  // not for one that does not want it
   note_refusal("it refused: " + m.reason, m.split_brain);
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),
                             m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, primary_});
@@ -349,32 +384,32 @@ void Secondary::handle(const Refuse& m) {
 }
 
 void Secondary::advance() {
-  bound_discard();
+  discarding_.advance();
   v_.settle_refill();
-  try_cut();
-  try_reset();
+  rejoin_.advance();
   take_backlog();
   // Only what was matched with the primary of this epoch, is durable here, and is at or below its commit
   // point.
-  if (connection_ != ConnectionState::Connected || cut_ != Cut::none) return;
-  RecordNo upto = v_.log.end_upto(primary_commit_.lsn);
+  auto* f = std::get_if<Following>(&link_);
+  if (!f || !rejoin_.steady()) return;
+  LogMark commit = f->in.commit;
+  RecordNo upto = v_.log.end_upto(commit.lsn);
   LogMark ours = v_.log.mark_before(upto);
-  bool within_a_record = upto < v_.log.end() && v_.log.at(upto).first <= primary_commit_.lsn;
-  bool other_hash = ours.lsn == primary_commit_.lsn && ours.hash != primary_commit_.hash;
-  if (primary_commit_.lsn.v > 0 && (within_a_record || other_hash))
+  bool within_a_record = upto < v_.log.end() && v_.log.at(upto).first <= commit.lsn;
+  bool other_hash = ours.lsn == commit.lsn && ours.hash != commit.hash;
+  if (commit.lsn.v > 0 && (within_a_record || other_hash))
     return refuse("its commit point names another history");
   RecordNo end = std::min(upto, v_.log.durable_end());
   v_.commit_upto(end, [](const LogRecord&) {});
-  note_covered(end);
-  start_check();
-  advance_sync();
+  note_covered(end, commit.lsn);
+  target_.advance();
 }
 
 // Everything up to the primary's commit point was durable on all members of the epoch that this point lies
 // in. Where this replica is short of it, the epoch that it sees last may be an earlier one.
-void Secondary::note_covered(RecordNo end) {
+void Secondary::note_covered(RecordNo end, Lsn primary_commit) {
   Lsn commit = v_.log.mark_before(end).lsn;
-  if (commit != primary_commit_.lsn || end != v_.log.committed_end()) return;
+  if (commit != primary_commit || end != v_.log.committed_end()) return;
   ReplicaSet set = v_.epoch_at(commit).in_sync | set_of(primary_);
   for (Link& l : v_.links)
     if (set & set_of(l.config.id)) {
@@ -385,49 +420,37 @@ void Secondary::note_covered(RecordNo end) {
 
 // Acks are cumulative: one a batch of output.
 void Secondary::flush_messages() {
-  flush_sync_acks();
-  if (connection_ != ConnectionState::Connected || v_.failed) return;
+  auto* f = std::get_if<Following>(&link_);
+  if (!f || v_.failed) return;
+  target_.flush_messages();
   Ack ack{epoch_, v_.log.last_mark().lsn, v_.log.mark_before(v_.log.durable_end())};
-  if (ack == acked_) return;
-  acked_ = ack;
+  if (ack == f->acked) return;
+  f->acked = ack;
   v_.out.sends.push_back(Send{primary_, ack});
 }
 
-// A round of the checkpointer may take longer than the source waits: the same acknowledgement again says that
-// the disk goes on, then.
-std::optional<Instant> Secondary::tell_at() const {
-  bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.disk.inconsistent() &&
-                 sync_last_ > 0 && checkpointer_.steps_done() != told_steps_;
-  if (!goes_on) return std::nullopt;
-  return told_at_ + v_.config.slow_peer / 4;
-}
-
-void Secondary::flush_sync_acks() {
-  if (connection_ != ConnectionState::Connected || v_.failed) return;
-  auto due = tell_at();
-  if (sync_durable_ == sync_acked_ && !(due && v_.now >= *due)) return;
-  sync_acked_ = sync_durable_;
-  told_at_ = v_.now;
-  told_steps_ = checkpointer_.steps_done();
-  v_.out.sends.push_back(Send{primary_, SyncAck{epoch_, sync_acked_}});
+std::optional<Instant> Secondary::next_tick() const {
+  if (auto at = discarding_.next_tick()) return at;
+  return is<Following>() ? target_.next_tick() : std::nullopt;
 }
 
 void Secondary::fill_status(VolumeStatus& s) const {
-  s.epoch = connection_ == ConnectionState::Connected ? epoch_ : v_.log.epoch_before(v_.log.end());
+  s.epoch = is<Following>() ? epoch_ : v_.log.epoch_before(v_.log.end());
   s.in_sync = v_.recorded().in_sync;
   s.inconsistent = v_.disk.inconsistent();
-  if (discard_) s.discards_for = discard_->winner;
+  s.discards_for = discarding_.winner();
+  ResyncTarget::Progress progress = target_.progress();
   for (const Link& l : v_.links) {
     PeerStatus& to = s.peers.emplace_back();
     to.id = l.config.id;
     to.protocol = l.config.protocol;
     to.connection = l.up ? ConnectionState::Connected : ConnectionState::Connecting;
-    if (to.id == primary_) to.connection = connection_;
+    if (to.id == primary_) to.connection = connection();
     to.received = v_.log.last_mark().lsn;
     to.durable = v_.log.mark_before(v_.log.durable_end()).lsn;
     to.in_sync = (s.in_sync & set_of(to.id)) != 0;
-    to.sync_source = to.id == primary_ && s.inconsistent && connection_ == ConnectionState::Connected;
-    if (to.sync_source) to.synced_blocks = sync_done_, to.sync_total_blocks = sync_total_;
+    to.sync_source = to.id == primary_ && s.inconsistent && is<Following>();
+    if (to.sync_source) to.synced_blocks = progress.done, to.sync_total_blocks = progress.total;
     if (to.id != why_of_ || why_.empty()) continue;
     to.connection = ConnectionState::StandAlone;
     to.why = why_;
@@ -436,13 +459,32 @@ void Secondary::fill_status(VolumeStatus& s) const {
 
 std::vector<Stream> Secondary::streams() const {
   const Link* link = v_.find_link(primary_);
-  if (!link || connection_ != ConnectionState::Connected || cut_ != Cut::none) return {};
+  if (!link || !is<Following>() || !rejoin_.steady()) return {};
   return {{primary_, link->connection, epoch_, true,
            !v_.disk.inconsistent() && link->state && !link->state->inconsistent}};
 }
 
 bool Secondary::settled() const {
-  return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_ && !checking_;
+  auto* f = std::get_if<Following>(&link_);
+  auto* b = std::get_if<Begun>(&link_);
+  bool taken = (!f || f->in.records.empty()) && (!b || b->in.records.empty());
+  return taken && rejoin_.steady() && target_.settled();
+}
+
+void Secondary::check_invariants() const {
+  v_.check_invariants();
+  target_.check_invariants();
+  rejoin_.check_invariants();
+  discarding_.check_invariants();
+  TL_CHECK(is<Unconnected>() == (primary_ == 0));
+  // Records and content come from the primary alone, and together.
+  TL_CHECK(!is<Following>() || rejoin_.steady());
+  TL_CHECK(!target_.fills() || (!is<Unconnected>() && !is<Matching>()));
+  TL_CHECK(!(is<Begun>() || is<Following>()) || !rejoin_.resets());
+  bool comes = is<Begun>() || is<Following>();
+  TL_CHECK(!comes || !v_.disk.inconsistent() || target_.fills() || target_.ends());
+  if (const auto* refilling = v_.disk.refilling())
+    TL_CHECK(v_.log.mark_before(v_.log.durable_end()).lsn < refilling->until);
 }
 
 }  // namespace twinloft::repl::core

@@ -1,15 +1,24 @@
 // The secondary: takes the primary's records, journals them, and writes home what the primary says is
 // committed.
 //
-//   Connecting --PeerUp--> Matching --Begin, tail cut--> Connected --PeerDown--> Connecting
+//   Unconnected --MatchRequest--> Matching --Begin--> Begun --tail cut--> Following
+//                                    |                                      ^
+//                                    +--SyncBegin, or discard: log given up-+
+//
+// From each of them the end of the connection leads to Unconnected, and a refusal by either side to Refused.
+// A cut of the log (rejoin.h) and the end of a resync (resync_target.h) continue without the primary.
 #pragma once
 
 #include <deque>
+#include <expected>
 #include <optional>
 #include <variant>
 
 #include "checkpointer.h"
+#include "discard.h"
+#include "rejoin.h"
 #include "repair.h"
+#include "resync_target.h"
 #include "volume.h"
 
 namespace twinloft::repl::core {
@@ -29,14 +38,13 @@ class Secondary {
   void on_cut_durable();
   void on_erased(int error);
   void on_reset_durable();
-  void on_consistent_durable();
-  void on_check_read(std::uint64_t token_number, int error);
+  void on_consistent_durable() { target_.on_consistent_durable(); }
+  void on_check_read(std::uint64_t bit, int error) { target_.on_check_read(bit, error); }
   std::vector<Stream> streams() const;
-  void discard(const Discard& command);
-  void end_discard(bool ok, std::string text);  // answers the command, if there is one
-  bool discards() const { return discard_.has_value(); }
+  void discard(const Discard& command) { discarding_.ask(command, why_of_); }
+  bool discards() const { return discarding_.active(); }
   std::optional<Instant> next_tick() const;
-  bool follows() const { return primary_ != 0 && connection_ != ConnectionState::StandAlone; }
+  bool follows() const { return primary_ != 0 && !is<Refused>(); }
   void advance();
   void flush_messages();
   void fill_status(VolumeStatus& status) const;
@@ -44,119 +52,69 @@ class Secondary {
   void check_invariants() const;
 
  private:
+  // What the primary has sent, and was not taken yet.
+  struct Incoming {
+    std::deque<RecordMessage> records;  // bounded by the primary's send window, and by what is taken from a
+                                        // broken one
+    std::size_t bytes = 0;
+    LogMark commit;
+  };
+  struct Unconnected {};
+  struct Matching {};  // the last common record is looked for
+  struct Begun {       // records and commit points may come; none counts before the tail here is cut off
+    Incoming in;
+  };
+  struct Following {
+    Incoming in;
+    Ack acked;
+  };
+  struct Refused {};
+
+  template <class State>
+  bool is() const {
+    return std::holds_alternative<State>(link_);
+  }
+  Incoming* incoming();
+  ConnectionState connection() const;
+
   void match(ReplicaId id, const MatchRequest& message);
   void answer_match();
   void forget_primary();
+  void drop_resync();
+  // Each asserts nothing of a message: what does not fit the state is refused.
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);
   void handle(const Commit& message);
   void handle(const Refuse& message);
+  void handle(SyncBegin& message);
+  void handle(const SyncProgress& message);
+  template <class Message>
+  void pass_on(Message& message);  // to the target of a resync
+  std::string why_not_begun(const Begin& message) const;
+  bool adopt_source(const Begin& message);
+  void note_lost(const Begin& message);
+  void begin_discard(const MatchRequest& message);
   void refuse(std::string reason, bool split_brain = false);
   void note_refusal(const std::string& reason, bool split_brain);
-  void note_covered(RecordNo end);
+  void note_covered(RecordNo end, Lsn primary_commit);
   void take_backlog();
-  bool take_record(RecordMessage& message);  // false: no room now
-  // discard.cc
-  void bound_discard();
-  const SplitBrain* rival() const;
-  std::string doubt_of_winner() const;
-  std::string nothing_in_common(ReplicaId with) const;
-  bool may_give_up() const;
-  void begin_discard(const MatchRequest& message);
-  void on_discard_durable();
-  // resync_target.cc
-  void handle(SyncBegin& message);
-  void handle(SyncData& message);
-  void handle(const SyncEnd& message);
-  void handle(const SyncProgress& message);
-  void handle(SyncCheck& message);
-  bool vouches(const SyncBegin& message) const;
-  bool holds_source(std::span<const EpochEntry> epochs) const;
-  std::string note_source(const Begin& m);
-  bool settle_base();
-  void start_check();
-  void read_check();
-  std::uint64_t compare();
-  std::uint64_t next_sync_serial();
-  void put_synced(Lba lba, const std::byte* block, std::uint64_t serial);
-  RecordNo given_up_from() const;
-  void try_reset();
-  void reset();
-  bool take_data(const SyncData& message);  // false: no room now
-  void advance_sync();
-  void drop_sync();
-  void flush_sync_acks();
-  void on_reset_archived(int error);
-  void try_cut();
-  void finish_cut();
-  void erase_cut();
+  std::expected<bool, std::string> take_record(const RecordMessage& message);  // false: no room now
+  void begin();
   void connected();
+  void after_cut(const std::optional<Rejoin::Cut>& done);
 
   Volume& v_;
   Checkpointer& checkpointer_;
+  ResyncTarget target_;
+  Rejoin rejoin_;
+  Discarding discarding_;
   ReplicaId primary_ = 0;  // the peer that is connected as primary, 0: none
-  ConnectionState connection_ = ConnectionState::Connecting;
-  Epoch epoch_;  // of that primary
-  std::string why_;
+  Epoch epoch_;            // of that primary
+  Lsn common_;             // the newest record that both are known to have, of the last matching
+  std::variant<Unconnected, Matching, Begun, Following, Refused> link_;
+  std::string why_;  // the last refusal
   ReplicaId why_of_ = 0;
-  Lsn common_;  // the newest record that both are known to have, of the last matching
-  // Begin was received and the tail behind `cut_to_` goes: first the journal writes under way end, then the
-  // what goes is archived, then the superblock that makes old frames void is durable, then they are erased,
-  // then records are taken.
-  enum class Cut {
-    none,
-    waiting_for_journal,
-    archiving,
-    waiting_for_superblock,
-    erasing,
-    resetting
-  } cut_ = Cut::none;
-  LogMark cut_to_;
-  EpochEntry cut_for_;                   // the newest one of whom it is cut for
-  std::vector<JournalPos> cut_records_;  // still to be erased
-  unsigned erasing_ = 0;                 // under way
-  bool begun_ = false;                   // on this connection: records and commit points may come
-  std::deque<RecordMessage> backlog_;    // bounded by the primary's send window, and by what is taken from a
-                                         // broken one
-  std::size_t backlog_bytes_ = 0;
-  std::optional<SyncBegin> reset_;  // asked for: done as soon as nothing is under way
-  struct Discarding {
-    Token command;
-    ReplicaId winner;
-    bool force;
-    Instant deadline;  // for the winner to connect
-  };
-  std::optional<Discarding> discard_;
-  bool giving_up_ = false;  // what reset_ asks for is that, and not the beginning of a resync
-  bool reset_archived_ = false;
-  Lsn archived_from_;                 // of the archive for a cut
-  bool archiving_for_reset_ = false;  // and not for a cut
-  // Resync data that is not known to be durable in the data area: number, and the checkpoint round that
-  // brings it there.
-  std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;
-  std::uint64_t sync_durable_ = 0, sync_acked_ = 0, sync_last_ = 0;
-  Instant told_at_;               // an acknowledgement of resync data was sent last
-  std::uint64_t told_steps_ = 0;  // Checkpointer::steps_done() then
-  std::optional<Instant> tell_at() const;
-  std::uint64_t sync_done_ = 0, sync_total_ = 0;  // blocks, says the source
-  std::uint64_t sync_serial_ = 0;  // of entries in the committed image; never used twice in a process
-  std::optional<Lsn> sync_until_;
-  std::uint64_t sync_round_ = 0;  // of the checkpointer, that syncs everything of the resync
-  std::deque<SyncCheck> checks_;  // to be answered in order
-  struct Checking {
-    SyncCheck check;
-    std::vector<Slot> slots;
-    std::uint64_t home_changes = 0;
-    bool stale = false;   // nobody waits for the answer any more
-    bool singly = false;  // the read of all failed: each block is read by itself
-    unsigned outstanding = 0;
-    std::uint64_t unreadable = 0;  // of the mask
-  };
-  std::optional<Checking> checking_;
-  bool clearing_ = false;  // the superblock that says Consistent is under way
-  LogMark primary_commit_;
-  Ack acked_;
 };
 
 }  // namespace twinloft::repl::core

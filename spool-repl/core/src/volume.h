@@ -55,12 +55,6 @@ struct Link {
   bool other_arbiter = false;  // and it asks another arbiter, or none
 };
 
-// How an epoch came about, as its record says.
-struct Grounds {
-  std::uint32_t flags = 0;  // EpochFlags
-  EpochMark granted_after = {};
-};
-
 class Volume {
  public:
   Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena,

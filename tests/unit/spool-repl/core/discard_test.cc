@@ -171,6 +171,23 @@ TEST_F(DiscardTest, TheWholeJournalIsArchivedFirst) {
   expect_answer(true, "");
 }
 
+// The command ends with the device. What the superblock on its way says is true all the same.
+TEST_F(DiscardTest, ADeviceThatFailsWhileTheHistoryIsGivenUpEndsTheCommand) {
+  part_and_meet();
+  discard();
+  node(loser).held = [](Disk kind) { return kind == Disk::superblock; };
+  meet_again();
+  ASSERT_TRUE(status(node(loser)).inconsistent);
+  node(loser).step(Detach{});
+  expect_answer(false, "disk has failed");
+  node(loser).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(loser).commands.size(), 1u);
+  restart_loser();
+  meet();
+  expect_filled();
+}
+
 TEST_F(DiscardTest, NothingIsGivenUpForAWinnerThatRefuses) {
   part_and_meet();
   discard();

@@ -89,94 +89,97 @@ EpochTable with_forgotten_force(EpochTable table, unsigned writers) {
 const std::uint32_t force = epoch_by_force, lossy = epoch_lossy, witnessed = epoch_witnessed;
 
 const Case of_records[] = {
-    {"nothing is here beyond", {{entry(1, 1, 12)}, Lsn{19}, Lsn{19}}, {{entry(1, 1, 12)}, Lsn{19}}, "follow"},
-    {"a member's own tail", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {{entry(1, 1, 12)}, Lsn{17}}, "cut"},
-    {"committed here",
+    {"R3: nothing is here beyond",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{19}},
+     {{entry(1, 1, 12)}, Lsn{19}},
+     "follow"},
+    {"R3c: a member's own tail", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {{entry(1, 1, 12)}, Lsn{17}}, "cut"},
+    {"R3a: committed here",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{18}},
      {{entry(1, 1, 12)}, Lsn{17}},
      "18 is committed here"},
-    {"both went on",
+    {"R3c: both went on",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "epoch 2 went on here without replica 1, and the last record that both have is 19"},
-    {"the first epoch behind is a member's",
+    {"R3d: the first epoch behind is a member's",
      {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 12), entry(3, 3, 3), entry(4, 1, 13)}, Lsn{19}},
      "cut"},
-    {"an heir by a grant",
+    {"R3e: an heir by a grant",
      {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 12), entry(3, 1, 1, 0, 2)}, Lsn{19}},
      "cut"},
-    {"a grant after another epoch",
+    {"R3e: a grant after another epoch",
      {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 12), entry(3, 1, 1, 0, 1)}, Lsn{19}},
      "without replica 1"},
-    {"one arbiter grants all",
+    {"R3f: one arbiter grants all",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
-    {"it has granted a counter twice",
+    {"R3f: it has granted a counter twice",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
      {{entry(1, 1, 12), {epoch(9), Lsn{20}, 1, members(1), 0}, {{2, {}}, Lsn{21}, 1, members(1), 0}},
       Lsn{19}},
      "without replica 1"},
-    {"an older epoch of one chain",
+    {"R3f: an older epoch of one chain",
      {{entry(1, 1, 12), entry(5, 2, 2)}, Lsn{55}, Lsn{19}, true},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "without replica 1"},
-    {"force there breaks the chain",
+    {"R3c: force there breaks the chain",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
      {{entry(1, 1, 12), entry(3, 1, 1, force)}, Lsn{19}},
      "without replica 1"},
-    {"force here breaks the chain",
+    {"R3c: force here breaks the chain",
      {{entry(1, 1, 12), entry(2, 2, 2, force)}, Lsn{25}, Lsn{19}, true},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "without replica 1"},
-    {"force here that the table has forgotten",
+    {"R3c: force here that the table has forgotten",
      {with_forgotten_force({entry(1, 1, 12), entry(2, 2, 2)}, 2), Lsn{25}, Lsn{5}, true},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{9}},
      "without replica 1"},
-    {"a member that was promoted in spite of a loss",
+    {"R3j: a member that was promoted in spite of a loss",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {{entry(1, 1, 12), entry(2, 1, 1, force | lossy)}, Lsn{17}},
      "has given up what was written in epoch 1, or lost it"},
-    {"a member by force has what it had",
+    {"R3h: a member by force has what it had",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {{entry(1, 1, 12), entry(2, 1, 1, force)}, Lsn{17}},
      "cut"},
-    {"a member that has given it up for a stranger's force",
+    {"R3h: a member that has given it up for a stranger's force",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {{entry(1, 1, 12), entry(2, 3, 3, force), entry(3, 1, 13)}, Lsn{17}},
      "has given up what was written in epoch 1"},
-    {"witnesses lack it, and it was acknowledged to nobody",
+    {"R3g: witnesses lack it, and it was acknowledged to nobody",
      {{entry(1, 1, 13), entry(2, 3, 3)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 13), entry(3, 1, 13, witnessed)}, Lsn{19}},
      "cut"},
-    {"it may have been acknowledged here",
+    {"R3g: it may have been acknowledged here",
      {{entry(1, 1, 12), entry(2, 2, 24)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 12), entry(3, 1, 14, witnessed)}, Lsn{19}},
      "without replica 1"},
-    {"no witness is counted",
+    {"R3g: no witness is counted",
      {{entry(1, 1, 13), entry(2, 3, 3)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 13), entry(3, 1, 1, witnessed)}, Lsn{19}},
      "without replica 1"},
-    {"a forgotten tail of a member",
+    {"R3i: a forgotten tail of a member",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {full_table(5, 1, 12), Lsn{17}},
      "cut"},
-    {"a forgotten tail of a stranger",
+    {"R3i: a forgotten tail of a stranger",
      {{entry(1, 2, 2)}, Lsn{19}, Lsn{15}},
      {full_table(5, 1, 1), Lsn{17}},
      "without replica 1"},
-    {"it has forgotten a loss as well",
+    {"R3i: it has forgotten a loss as well",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {full_table(5, 1, 12, lossy), Lsn{17}},
      "has given up what was written in epoch 1"},
-    {"it has forgotten a stranger's force",
+    {"R3i: it has forgotten a stranger's force",
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {with_forgotten_force(full_table(5, 1, 12), 3), Lsn{17}},
      "has given up what was written in epoch 1"},
-    {"a part of a history",
+    {"R9: a part of a history",
      {{entry(1, 1, 12), entry(2, 2, 2)},
       Lsn{25},
       Lsn{0},
@@ -185,7 +188,7 @@ const Case of_records[] = {
       disk_state::Syncing{epoch(9), std::nullopt}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
-    {"a part of a history is not cut below what is committed",
+    {"R3a: a part of a history is not cut below what is committed",
      {{entry(1, 1, 12), entry(2, 2, 2)},
       Lsn{25},
       Lsn{22},
@@ -194,7 +197,7 @@ const Case of_records[] = {
       disk_state::Syncing{epoch(9), std::nullopt}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "resync"},
-    {"a part that was complete in another history",
+    {"R9: a part that was complete in another history",
      {{entry(1, 1, 12), entry(2, 2, 2)},
       Lsn{25},
       Lsn{0},
@@ -203,7 +206,7 @@ const Case of_records[] = {
       disk_state::Syncing{epoch(9), LogPoint{epoch(2), Lsn{22}}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "without replica 1"},
-    {"a part that was complete in this history",
+    {"R9: a part that was complete in this history",
      {{entry(1, 1, 12), entry(2, 2, 2)},
       Lsn{25},
       Lsn{0},
@@ -212,7 +215,7 @@ const Case of_records[] = {
       disk_state::Syncing{epoch(9), LogPoint{epoch(1), Lsn{15}}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
-    {"a damaged journal of a history that is there",
+    {"R17: a damaged journal of a history that is there",
      {{entry(1, 1, 12)},
       Lsn{12},
       Lsn{12},
@@ -221,7 +224,7 @@ const Case of_records[] = {
       disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), {}}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "follow"},
-    {"a damaged journal of a history that is not there",
+    {"R17: a damaged journal of a history that is not there",
      {{entry(1, 1, 12)},
       Lsn{12},
       Lsn{12},
@@ -237,40 +240,40 @@ TEST(JudgeRecords, AsInTheTable) {
 }
 
 const Case of_resyncs[] = {
-    {"nothing is here", {{}, Lsn{0}, Lsn{0}}, {{entry(1, 1, 12)}, Lsn{19}}, "resync"},
-    {"all that is here is there",
+    {"R3: nothing is here", {{}, Lsn{0}, Lsn{0}}, {{entry(1, 1, 12)}, Lsn{19}}, "resync"},
+    {"R3: all that is here is there",
      {{entry(1, 1, 12)}, Lsn{15}, Lsn{15}},
      {{entry(1, 1, 12)}, Lsn{19}},
      "resync"},
-    {"committed here behind its beginning",
+    {"R3a: committed here behind its beginning",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{29}, Lsn{28}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{25}},
      "28 is committed here, and its history begins at 25"},
-    {"both went on",
+    {"R3c: both went on",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}},
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{35}},
      "epoch 2 went on here without replica 1"},
-    {"the log was cut for that history",
+    {"R7: the log was cut for that history",
      {{entry(1, 2, 2)}, Lsn{15}, Lsn{12}, false, entry(6, 3, 3)},
      {full_table(5, 1, 13), Lsn{199}},
      "resync"},
-    {"the log was cut for another history",
+    {"R7: the log was cut for another history",
      {{entry(1, 2, 2)}, Lsn{15}, Lsn{12}, false, entry(4, 3, 3)},
      {full_table(5, 1, 13), Lsn{199}},
      "12 is committed here, and no record is known that both have"},
-    {"a member has forgotten it",
+    {"R3i: a member has forgotten it",
      {{entry(1, 1, 12)}, Lsn{15}, Lsn{12}},
      {full_table(5, 1, 12), Lsn{199}},
      "resync"},
-    {"nothing in common is as good as force",
+    {"R3c: nothing in common is as good as force",
      {{entry(1, 3, 23)}, Lsn{15}, Lsn{0}},
      {{entry(5, 3, 13)}, Lsn{59}},
      "without replica 1"},
-    {"a part of a history",
+    {"R9: a part of a history",
      {{entry(2, 2, 2)}, Lsn{25}, Lsn{25}, false, {}, disk_state::Syncing{epoch(9), std::nullopt}},
      {{entry(1, 1, 12)}, Lsn{19}},
      "resync"},
-    {"a damaged journal of a history that is not there",
+    {"R17: a damaged journal of a history that is not there",
      {{entry(1, 1, 12)},
       Lsn{12},
       Lsn{12},
@@ -326,6 +329,196 @@ TEST(HaveParted, OnlyWhereNeitherCouldGiveWay) {
   EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, 0, 2)})))
       << "granted in view of this history";
   EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force, 2)}))) << "by force";
+}
+
+// Replica 2 is to be filled by replica 1.
+struct Filled {
+  const char* rule;
+  Held held;
+  Offered offered;
+  Lsn since;
+  bool record_held;
+  bool expected;
+};
+
+const Filled of_content[] = {
+    {"R15: the record is here",
+     {{entry(1, 1, 12)}, Lsn{15}, Lsn{15}},
+     {{entry(1, 1, 12)}, Lsn{19}},
+     Lsn{12},
+     true,
+     true},
+    {"R15: the record is not here",
+     {{entry(1, 1, 12)}, Lsn{15}, Lsn{15}},
+     {{entry(1, 1, 12)}, Lsn{19}},
+     Lsn{12},
+     false,
+     false},
+    {"R15: the marks begin behind what is common",
+     {{entry(1, 1, 12)}, Lsn{15}, Lsn{15}},
+     {{entry(1, 1, 12)}, Lsn{19}},
+     Lsn{17},
+     true,
+     false},
+    {"R15: committed here behind what is common",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{22}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{35}},
+     Lsn{12},
+     true,
+     false},
+    {"R15: a base of this history",
+     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), LogPoint{epoch(1), Lsn{15}}}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
+     Lsn{15},
+     false,
+     true},
+    {"R15: the marks begin behind the base",
+     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), LogPoint{epoch(1), Lsn{15}}}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
+     Lsn{16},
+     true,
+     false},
+    {"R15: a base of another history",
+     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), LogPoint{epoch(2), Lsn{25}}}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
+     Lsn{15},
+     true,
+     false},
+    {"R15: no base",
+     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), std::nullopt}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
+     Lsn{0},
+     true,
+     false},
+    {"R15: what a damaged journal has left",
+     {{entry(1, 1, 12)},
+      Lsn{12},
+      Lsn{12},
+      false,
+      {},
+      disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), LogPoint{epoch(1), Lsn{12}}}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
+     Lsn{12},
+     false,
+     true},
+    {"R15: a record beyond what a damaged journal has left",
+     {{entry(1, 1, 12)},
+      Lsn{12},
+      Lsn{12},
+      false,
+      {},
+      disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), LogPoint{epoch(1), Lsn{12}}}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
+     Lsn{13},
+     true,
+     false},
+};
+
+TEST(ContentReaches, AsInTheTable) {
+  for (const Filled& c : of_content)
+    EXPECT_EQ(content_reaches(c.held.view(), c.offered.view(), c.since, c.record_held), c.expected) << c.rule;
+}
+
+TEST(HoldsSource, OnlyWhereTheOfferHasTheEpochOfTheContent) {
+  Offered offered{{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}};
+  auto filled_by = [](std::uint64_t counter) {
+    return Held{{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(counter), std::nullopt}};
+  };
+  EXPECT_TRUE(holds_source(filled_by(3).view(), offered.view())) << "R9: of the primary itself";
+  EXPECT_TRUE(holds_source(filled_by(1).view(), offered.view())) << "R9: of an epoch before";
+  EXPECT_FALSE(holds_source(filled_by(2).view(), offered.view())) << "R9: of another history";
+  EXPECT_TRUE(holds_source(Held{{entry(2, 2, 2)}, Lsn{25}, Lsn{25}}.view(), offered.view()))
+      << "no resync is unfinished";
+  Held damaged{{entry(2, 2, 2)},
+               Lsn{25},
+               Lsn{25},
+               false,
+               {},
+               disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}};
+  EXPECT_TRUE(holds_source(damaged.view(), offered.view())) << "no resync is unfinished";
+}
+
+TEST(VouchesFor, ABaseOfTheSourcesHistoryWithoutForceSince) {
+  EpochTable held{entry(1, 1, 12), entry(3, 1, 1)};
+  NodeState target;
+  target.inconsistent = true;
+  target.base = LogPoint{epoch(1), Lsn{15}};
+  auto vouches = [&](EpochTable offered) { return vouches_for(target, held, Lsn{60}, offered); };
+  EXPECT_TRUE(vouches(held)) << "R15";
+  EXPECT_FALSE(vouches({entry(1, 1, 12), entry(3, 1, 1, force)})) << "R15: forced since";
+  EXPECT_FALSE(vouches({entry(1, 1, 12), entry(3, 1, 1), entry(7, 1, 1, force)}))
+      << "R15: by the epoch that is about to be logged";
+  target.base = LogPoint{epoch(2), Lsn{15}};
+  EXPECT_FALSE(vouches(held)) << "R15: another history";
+  target.base = LogPoint{epoch(1), Lsn{35}};
+  EXPECT_FALSE(vouches(held)) << "R15: beyond where that epoch ended";
+  target.base.reset();
+  EXPECT_FALSE(vouches(held)) << "R15: no base";
+}
+
+struct Promoted {
+  const char* rule;
+  EpochTable epochs, chain;
+  bool by_force, whole, witnessed;
+  std::uint64_t after;  // counter of the epoch that is named
+  std::uint32_t flags;
+};
+
+const Promoted of_promotions[] = {
+    {"R16: it counts in all", {entry(1, 1, 12)}, {entry(1, 1, 12)}, false, true, false, 1, 0},
+    {"R16: witnessed", {entry(1, 1, 12)}, {entry(1, 1, 12)}, false, true, true, 1, witnessed},
+    {"R16: the newest that does without it",
+     {entry(1, 1, 12), entry(2, 1, 1), entry(3, 1, 12)},
+     {entry(1, 1, 12), entry(2, 1, 1), entry(3, 1, 12)},
+     false,
+     true,
+     false,
+     2,
+     0},
+    {"R16: not behind one by force",
+     {entry(1, 1, 1), entry(2, 2, 12, force), entry(3, 1, 12)},
+     {entry(1, 1, 1), entry(2, 2, 12, force), entry(3, 1, 12)},
+     false,
+     true,
+     false,
+     3,
+     0},
+    {"R16: force that only others hold",
+     {entry(1, 1, 12)},
+     {entry(1, 1, 12), entry(2, 1, 1, force)},
+     false,
+     true,
+     false,
+     2,
+     force},
+    {"R16: a loss that only others hold",
+     {entry(1, 1, 12)},
+     {entry(1, 1, 12), entry(2, 1, 12, force | lossy)},
+     false,
+     true,
+     false,
+     2,
+     force | lossy},
+    {"R16: force that their table has forgotten",
+     {entry(1, 1, 12)},
+     with_forgotten_force({entry(1, 1, 12)}, 1),
+     false,
+     true,
+     false,
+     1,
+     force},
+    {"R16: by force", {entry(1, 1, 12)}, {entry(1, 1, 12)}, true, true, true, 1, force},
+    {"R16: by force, with a loss", {entry(1, 1, 12)}, {entry(1, 1, 12)}, true, false, true, 1, force | lossy},
+    {"R16: nobody has the table", {}, {}, false, true, false, 0, 0},
+};
+
+TEST(GroundsOfPromotion, AsInTheTable) {
+  for (const Promoted& c : of_promotions) {
+    EpochEntry newest = c.chain.empty() ? EpochEntry{} : c.chain.back();
+    Grounds found = grounds_of_promotion({2, c.epochs, c.chain, newest, c.by_force, c.whole, c.witnessed});
+    EXPECT_EQ(found.flags, c.flags) << c.rule;
+    EXPECT_EQ(found.granted_after, mark_of(epoch(c.after))) << c.rule;
+  }
 }
 
 TEST(MaybeForcedBehind, AlsoWhereTheTableDoesNotReachBack) {

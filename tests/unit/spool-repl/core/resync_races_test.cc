@@ -219,5 +219,42 @@ TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {
   expect_equal();
 }
 
+// The superblock that says Consistent may be under way when the next connection comes: it says nothing of a
+// damaged journal.
+TEST_F(ResyncTest, AConnectionThatComesWhileTheResyncEndsIsNoSplitBrain) {
+  for (int superblocks = 0; superblocks < 6; ++superblocks) {
+    make_pair();
+    disconnect(1, 2);
+    lose_disk(2);
+    bool over = false;
+    int left = superblocks;
+    lost = [&](ReplicaId to, const PeerMessage& m) {
+      over = over || (to == 2 && std::holds_alternative<SyncEnd>(m));
+      return false;
+    };
+    node(2).held = [&](Disk kind) { return over && kind == Disk::superblock && left <= 0; };
+    node(2).fault = [&](Disk kind) {
+      if (over && kind == Disk::superblock) --left;
+      return 0;
+    };
+    connect(1, 2);
+    exchange();
+    ASSERT_TRUE(over);
+    disconnect(1, 2);
+    connect(1, 2);
+    exchange();
+    EXPECT_FALSE(status(node(2)).peers[0].split_brain) << superblocks << ": " << status(node(2)).peers[0].why;
+    EXPECT_FALSE(status(node(1)).peers[0].split_brain) << superblocks;
+    node(2).held = nullptr;
+    node(2).fault = nullptr;
+    lost = nullptr;
+    exchange();
+    disconnect(1, 2);
+    connect(1, 2);
+    exchange();
+    expect_equal();
+  }
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core

@@ -64,6 +64,36 @@ Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer);
 // Whether two secondaries have a split brain, by their states. False also if the tables do not reach back.
 bool have_parted(const History& here, ReplicaId other, const NodeState& there);
 
+// Whether what an unfinished resync has brought here is in the offered history too (R9). True where there is
+// no such content. Force on the primary's side is the primary's own to see (vouches_for).
+bool holds_source(const History& here, const Offer& offer);
+// Whether the content here is known to be the offered history up to the record that ends at `since`, or
+// beyond (R15): then the source's marks tell what is missing. `record_held`: that record is in the log here,
+// or was.
+bool content_reaches(const History& here, const Offer& offer, Lsn since, bool record_held);
+// The source's side of R15: whether the base that an Inconsistent replica names is in the source's history.
+// `held`: the table of the source's log, which ends at `last`. `offered`: with the epoch that is about to be
+// logged.
+bool vouches_for(const NodeState& target, std::span<const EpochEntry> held, Lsn last,
+                 std::span<const EpochEntry> offered);
+
+// What a promotion knows when it begins its epoch.
+struct PromotionFacts {
+  ReplicaId replica = 0;
+  const EpochTable& epochs;  // here
+  const EpochTable& chain;   // ends in the epoch `newest`; empty where nobody here has that table
+  EpochEntry newest;         // known to anybody here
+  bool by_force = false;
+  bool whole = false;      // nothing that was acknowledged is known to be missing here
+  bool witnessed = false;  // every member of `newest` is here, and whole
+};
+// How the epoch of a promotion came about, as its record says.
+struct Grounds {
+  std::uint32_t flags = 0;  // EpochFlags
+  EpochMark granted_after = {};
+};
+Grounds grounds_of_promotion(const PromotionFacts& facts);  // R16
+
 // Whether an epoch after `lsn` was begun by force, or may have been, because the table does not reach back.
 bool maybe_forced_behind(std::span<const EpochEntry> epochs, Lsn lsn);
 // Whether the history with this table, which ends at `end`, has the record that ends at `lsn` in `epoch`. LSN
