@@ -72,7 +72,7 @@ void check_programs(const Config& config, Checker& check) {
     if (::stat(program.c_str(), &found) != 0)
       check.problem(key + program + ": " + std::strerror(errno));
     else if (!S_ISREG(found.st_mode) || (found.st_mode & 0111) == 0)
-      check.problem(key + program + " is no program that can be executed");
+      check.problem(key + program + " is not an executable program");
   }
 }
 
@@ -278,7 +278,7 @@ void check_listen(const ListenSettings& listen, Checker& check, std::ostream& er
   auto who = find_socket_owner({listen.host, listen.port, listen.unix_path});
   if (who && !who->is_lmtpd() && who->pid != 1)
     return check.problem(
-        fmt::format("listen.address: {} is in use by {}, process {}: stop it, or listen elsewhere",
+        fmt::format("listen.address: {} is in use by {}, process {}: stop it, or choose another address",
                     listen.address, who->name, who->pid));
   err << "note: listen.address: something listens at " << listen.address
       << " already: this lmtpd, or a server that has to be stopped\n";

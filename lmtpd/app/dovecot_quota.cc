@@ -106,7 +106,7 @@ class Doveconf {
     TL_TRY_ASSIGN(std::string text, ask({"-n"}));
     int major = 0, minor = 0;
     if (std::sscanf(text.c_str(), "# %d.%d", &major, &minor) != 2)
-      return fail(Errc::invalid, "{} does not say which version it is", program_);
+      return fail(Errc::invalid, "{} does not print its version", program_);
     return major > 2 || (major == 2 && minor >= 4);
   }
 

@@ -67,7 +67,7 @@ Result<std::vector<std::string>> review_rows(const Config& config, const UserSet
                                    refused.count(), rows, refused.text()));
   if (not_known.count() > 0)
     warnings.push_back(
-        fmt::format("users: {} of {} lines have fields that lmtpd does not know and does not heed ({}):{}",
+        fmt::format("users: {} of {} lines have fields that lmtpd does not know, and ignores ({}):{}",
                     not_known.count(), rows, fmt::join(names, ", "), not_known.text()));
   return warnings;
 }

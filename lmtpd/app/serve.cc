@@ -224,7 +224,7 @@ class Control {
   }
   void obey(const StopServer&, Server& server) const { server.stop(); }
   void obey(const AbortServer&, Server& server) const {
-    log_warning("told again to stop: deliveries under way are aborted");
+    log_warning("asked again to stop: deliveries in flight are aborted");
     server.abort();
   }
 

@@ -412,7 +412,7 @@ class SupervisorProcess {
   static Status mend_listeners(Setting& setting) {
     for (std::size_t i = 0; i < setting.listeners.size(); ++i) {
       if (setting.listeners[i]->is_listening()) continue;
-      log_error("{}: a server process has shut the socket down, which none should: it is opened again",
+      log_error("{}: a server process has shut down the socket, which is an error: it is opened again",
                 setting.config.listen[i].address);
       setting.listeners[i]->close();
       TL_TRY_ASSIGN(ListenAddress address, to_listen_address(setting.config.listen[i]));

@@ -40,7 +40,7 @@ std::optional<Reply> reply_for(const argv::ExpandError& error) {
   constexpr std::string_view of_recipient[] = {"to", "user", "detail", "domain", "original_to"};
   const char* why = error.code == argv::ExpandError::Code::leading_dash
                         ? "starts with \"-\", which the delivery agent would read as an option"
-                        : "holds a byte that the delivery agent cannot be given";
+                        : "has a byte that cannot be passed to the delivery agent";
   if (error.macro == "from") return make_reply(553, "5.1.7", fmt::format("The sender's address {}", why));
   if (std::ranges::find(of_recipient, error.macro) != std::end(of_recipient))
     return make_reply(550, "5.1.3", fmt::format("The recipient's address {}", why));

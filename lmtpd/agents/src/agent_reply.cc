@@ -86,7 +86,7 @@ Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_wa
     case End::signalled:
       return {451, "4.3.0", fmt::format("Delivery agent {} was ended by signal {}", spec.name, result.value)};
     case End::timed_out:
-      return {451, "4.3.0", fmt::format("Delivery agent {} ran into its time limit", spec.name)};
+      return {451, "4.3.0", fmt::format("Delivery agent {} exceeded its time limit", spec.name)};
     case End::not_started:
       return not_started(spec, result);
     case End::refused:

@@ -71,11 +71,10 @@ Status ExitMap::set(int exit_code, std::string_view text) {
               blank != std::string_view::npos && is_enhanced(text.substr(blank + 1)) &&
               text[blank + 1] == text[0];
   if (!fits)
-    return fail(
-        Errc::invalid,
-        "exit code {}: \"{}\" is no reply; write \"250 2.0.0\", \"4xx 4.x.x\" or \"5xx 5.x.x\", such as "
-        "\"451 4.3.0\"",
-        exit_code, text);
+    return fail(Errc::invalid,
+                "exit code {}: \"{}\" is not a reply; write \"250 2.0.0\", \"4xx 4.x.x\" or \"5xx 5.x.x\", "
+                "such as \"451 4.3.0\"",
+                exit_code, text);
   reply.enhanced = text.substr(blank + 1);
   replies_[exit_code] = std::move(reply);
   return {};
@@ -98,7 +97,7 @@ Status check_template(const AgentSpec& spec, std::vector<std::string>* warnings)
   const std::string& path = program.parts.front().text;
   if (::access(path.c_str(), X_OK) != 0)
     warnings->push_back("agent." + spec.name + ".command: " + path +
-                        " is not there or not executable; until it is, its mail gets 451 4.3.5");
+                        " is missing or not executable; until this is corrected, its mail gets 451 4.3.5");
   return {};
 }
 
@@ -117,7 +116,8 @@ Status check_agent_spec(const AgentSpec& spec, std::vector<std::string>* warning
                 spec.output_bytes_max);
   for (const std::string& name : spec.pass_environment)
     if (!is_environment_name(name))
-      return fail(Errc::invalid, "agent.{}: \"{}\" is no name of an environment variable", spec.name, name);
+      return fail(Errc::invalid, "agent.{}: \"{}\" is not a name of an environment variable", spec.name,
+                  name);
   for (const auto& [name, value] : spec.set_environment)
     if (!is_environment_name(name) || value.find('\0') != std::string::npos)
       return fail(Errc::invalid, "agent.{}: \"{}\" cannot be set in the environment", spec.name, name);

@@ -79,7 +79,7 @@ Status ExternalAgents::check_spool(const SpoolHandle& handle) {
   TL_TRY(spool_.check_not_failed(handle));
   TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
   if (again.device != handle.device)
-    return fail(Errc::unavailable, "{} was mounted anew while the agent ran", spool_.root());
+    return fail(Errc::unavailable, "{} was mounted again while the agent ran", spool_.root());
   return {};
 }
 

@@ -50,10 +50,10 @@ constexpr const char* step_names[] = {
     "parent check",
     "directory",
     "the program",
-    "the program is there, and the interpreter that its first line names, or its dynamic loader, is not",
-    "the program may be run, and the interpreter that its first line names may not, or its file system is "
-    "mounted noexec",
-    "the program is no file",
+    "the program exists, but the interpreter in its first line or its dynamic loader is missing",
+    "the program may be run, but the interpreter in its first line may not, or its file system is mounted "
+    "noexec",
+    "the program is not a file",
     "the program is neither one of this machine nor a script whose first line names an interpreter",
     "the program: its user has as many processes as agent.NAME.rlimits.processes, or the machine, allows"};
 

@@ -358,8 +358,8 @@ void SpawnServer::finish(Run& run) {
   read_output(run, true);
   RunResult result = result_of(run);
   if (result.end == RunResult::End::unkillable)
-    log_error("spawner: {}: agent {} (process group {}) was killed and is still there", run.id,
-              run.spec->name, run.pid);
+    log_error("spawner: {}: agent {} (process group {}) was killed, but still runs", run.id, run.spec->name,
+              run.pid);
   send_result(run.reply, result);
 }
 

@@ -50,7 +50,7 @@ std::uint32_t runs_that_fit(std::uint32_t runs_max) {
   if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_max >= wanted)
     return runs_max;  // also without a limit
   const rlim_t fit = (now.rlim_max - std::min(now.rlim_max, own_files)) / files_per_run;
-  log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_max,
+  log_warning("spawner: {} open files allow only {} agents at a time", now.rlim_max,
               std::max<rlim_t>(1, fit));
   return static_cast<std::uint32_t>(std::max<rlim_t>(1, fit));
 }

@@ -120,7 +120,7 @@ Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
     return out;
   }
   out.errors.push_back(fmt::format(
-      "the server process has ended {}: another one is started; clients of deliveries under way got no 250",
+      "the server process has ended {}: another one is started; clients of deliveries in flight got no 250",
       describe(ending)));
   if (!any(Phase::starting)) restart_later(now);
   return out;

@@ -119,7 +119,7 @@ Status check_address(const std::string& text) {
                                             at.host.find(':') != at.host.npos);
   // An interface that is not there yet is no reason to refuse.
   if (!numeric && looks_numeric && at.host.find('%') == at.host.npos)
-    return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is no IP address", text, at.host);
+    return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not an IP address", text, at.host);
   return {};
 }
 
@@ -127,11 +127,11 @@ Status check_peer_address(const std::string& text) {
   TL_TRY(check_address(text));
   TL_TRY_ASSIGN(HostPort at, split(text));
   if (at.port.find_first_not_of('0') == at.port.npos)
-    return fail(Errc::invalid, "\"{}\": port 0 is nobody's: put the port that the replica listens at", text);
+    return fail(Errc::invalid, "\"{}\": port 0 cannot be used: set the port of the replica", text);
   auto numeric = numeric_address(text);
   if (numeric && (numeric->is_wildcard() || numeric->is_multicast()))
-    return fail(Errc::invalid,
-                "\"{}\" is no address of one machine: put the address that the replica listens at", text);
+    return fail(Errc::invalid, "\"{}\" is not the address of one machine: set the address of the replica",
+                text);
   return {};
 }
 

@@ -97,9 +97,8 @@ void Connection::on_timer() {
     stuck_ = is_established();
     if (phase_ == Phase::trial)
       return close(fmt::format(
-          "{} can be connected, and {} KiB of data did not get through within {} ms: packets of full size "
-          "may "
-          "be dropped on the way (compare the MTU of both machines and of the network between them)",
+          "{} can be connected, but {} KiB of data did not get through within {} ms: packets of full size "
+          "may be dropped on the way (compare the MTU of both machines and of the network between them)",
           name_, trial_bytes >> 10, ms));
     return close(fmt::format("nothing from {} for {} ms", name_, ms));
   }
@@ -145,7 +144,7 @@ void Connection::flush() {
   headers_.clear();
   // The windows of the peer's core limit its requests. More unsent bytes show an error of the peer.
   if (unsent_bytes() > limits_.unsent_bytes_max)
-    return close(fmt::format("{} takes nothing: {} MiB wait for it", name_, unsent_bytes() >> 20));
+    return close(fmt::format("{} does not receive: {} MiB wait for it", name_, unsent_bytes() >> 20));
   full_ = unsent_bytes() > 0;
   stream_->want(full_ ? Stream::readable | Stream::writable : Stream::readable);
 }
@@ -197,9 +196,7 @@ std::string Connection::why_it_ended() const {
   if (!handshake_.waits_for_proof())
     return fmt::format("{} closed the connection during the handshake (see its log)", name_);
   return fmt::format(
-      "{} closed the connection during the handshake: its shared secret is another one, or it says why in "
-      "its "
-      "log",
+      "{} closed the connection during the handshake: its shared secret differs, or its log has the reason",
       name_);
 }
 

@@ -82,7 +82,7 @@ Status Handshake::check_peer() const {
                 peer_.volume.text(), self_.volume.text());
   if (peer_.replica == self_.replica)
     return fail(Errc::conflict,
-                "the peer calls itself replica {} like this node: each needs an id of its own",
+                "the peer is configured as replica {}, as this node is: each node needs its own id",
                 self_.replica);
   if (expect_ != 0 && peer_.replica != expect_)
     return fail(Errc::conflict, "replica {} answers where replica {} is configured", peer_.replica, expect_);
@@ -107,7 +107,7 @@ Status Handshake::check_agreement() {
   disagrees_ = true;
   other_arbiter_ = arbiter_lines(own) != arbiter_lines(peer_settings_);
   return fail(Errc::conflict,
-              "replica {} is configured otherwise: {}. The two do not work together until both say the same "
+              "replica {} is configured otherwise: {}. The replicas cannot connect until both agree "
               "(docs/operations.md)",
               peer_.replica, differs);
 }
@@ -140,7 +140,7 @@ Status Handshake::check_proof(ByteSpan payload) const {
   if (payload.size() != expected.size() ||
       CRYPTO_memcmp(payload.data(), expected.data(), expected.size()) != 0)
     return fail(Errc::denied,
-                "the peer does not know the shared secret: `secret_file` must hold the same on both");
+                "the peer has another shared secret: `secret_file` must be the same on both nodes");
   return {};
 }
 

@@ -191,7 +191,7 @@ void PeerNet::on_accept() {
 
 // The caller stays in the kernel's queue, and the listener stays ready. The pause avoids a busy loop.
 void PeerNet::pause_accepting(int error) {
-  notice_of_caller(fail_errno(error, "no connection can be taken").error().message);
+  notice_of_caller(fail_errno(error, "no connection can be accepted").error().message);
   loop_.change(listener_.get(), 0);
   accept_timer_ = loop_.after(accept_pause, [this] {
     accept_timer_ = 0;
@@ -223,7 +223,7 @@ void PeerNet::make_room(const std::string& host) {
   auto oldest = std::find_if(callers_.begin(), callers_.end(),
                              [&](const Caller& c) { return c.host == *crowded; });
   std::shared_ptr<Connection> goes = oldest->connection;
-  goes->close(fmt::format("too many connections at a time: {} had to go without a word", goes->name()));
+  goes->close(fmt::format("too many connections at a time: {} was closed without a message", goes->name()));
 }
 
 // ---- dialing

@@ -40,9 +40,8 @@ Status check_own(int dir, std::string_view what) {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir));
   if (about.st_uid == ::geteuid() && (about.st_mode & 022) == 0) return {};
   return fail(Errc::denied,
-              "{} belongs to user {}, mode {:o}; it has to belong to the user that runs this ({}), and to be "
-              "writable for "
-              "nobody else",
+              "{} belongs to user {}, mode {:o}; it must belong to the user that runs this ({}), and be "
+              "writable for no other user",
               what, about.st_uid, about.st_mode & 0777, ::geteuid());
 }
 
@@ -55,7 +54,7 @@ std::string parent_of(std::string path) {
 }  // namespace
 
 Result<BundleWriter> BundleWriter::create(const std::string& path, FileOps& ops) {
-  if (path.empty()) return fail(Errc::invalid, "no directory is named for the bundle");
+  if (path.empty()) return fail(Errc::invalid, "the bundle needs a directory");
   BundleWriter out(path, ops);
   if (auto prepared = out.prepare(); !prepared) return std::unexpected(at(path, std::move(prepared).error()));
   return out;

@@ -137,7 +137,7 @@ bool Run::settle_as_deleted(std::size_t i) {
   auto seen = was_seen(root_, m.maildir, mail::base_name(m.name));
   if (seen && !*seen) return false;
   if (!seen) {
-    settle(i, Fate::failed, "it cannot be told whether the winner had it: " + seen.error().message);
+    settle(i, Fate::failed, "it is unknown whether the winner had it: " + seen.error().message);
     return true;
   }
   bool recorded = record(i, Mark::present);

@@ -26,7 +26,8 @@ Result<Sha256> Sha256::parse(std::string_view hex) {
     good = high >= 0 && low >= 0;
     if (good) out.bytes[i] = static_cast<std::byte>(high << 4 | low);
   }
-  if (!good) return fail(Errc::corrupt, "\"{}\" is no SHA-256: 64 digits of 0-9 and a-f are expected", hex);
+  if (!good)
+    return fail(Errc::corrupt, "\"{}\" is not a SHA-256: 64 digits of 0-9 and a-f are expected", hex);
   return out;
 }
 

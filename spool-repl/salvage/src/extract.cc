@@ -86,7 +86,8 @@ Status Extraction::check(const PlainFile& file) const {
     return fail(Errc::exhausted, "{} bytes, more than the {} that a message may have: not taken", bytes,
                 options_.message_bytes_max);
   if (bytes > sparse_bytes_min && stored < bytes / 2)
-    return fail(Errc::invalid, "{} bytes, of which only {} are stored: no message, not taken", bytes, stored);
+    return fail(Errc::invalid, "{} bytes, of which only {} are stored: not a message, not taken", bytes,
+                stored);
   return {};
 }
 
@@ -238,7 +239,7 @@ Result<ExtractReport> extract(int root, const ExtractOptions& options,
     layouts.push_back(std::move(layout));
   }
   if (layouts.empty())
-    return fail(Errc::invalid, "no layout says where the Maildirs lie; \"%d/%n/Maildir\" is one");
+    return fail(Errc::invalid, "the layout of the Maildirs is missing, such as \"%d/%n/Maildir\"");
   if (options.window.count() < 0)
     return fail(Errc::invalid, "a window of {} s: it cannot be negative", options.window.count());
   if (options.slack.count() < 0)
@@ -248,7 +249,7 @@ Result<ExtractReport> extract(int root, const ExtractOptions& options,
   std::vector<FoundMaildir> maildirs = find_maildirs(root, layouts, problems);
   if (maildirs.empty()) {
     std::vector<ExtractProblem> found = problems.take();
-    return fail(Errc::not_found, "no Maildir fits the layout {}{}", options.layouts.front(),
+    return fail(Errc::not_found, "no Maildir matches the layout {}{}", options.layouts.front(),
                 found.empty() ? std::string()
                               : fmt::format("; {}: {}", printable(found.front().path), found.front().what));
   }

@@ -69,11 +69,10 @@ Result<Layout::Part> Layout::parse_part(std::string_view whole, std::string_view
         piece.variable = rest[length++];
     }
     if (piece.variable == 0)
-      return fail(
-          Errc::invalid,
-          "\"{}\": \"{}\" is no variable; there are %u (address), %n (local part), %d (domain), %1n to %9d "
-          "(their first characters), and %%",
-          whole, rest.substr(0, 8));
+      return fail(Errc::invalid,
+                  "\"{}\": \"{}\" is not a variable; the variables are %u (address), %n (local part), %d "
+                  "(domain), %1n to %9d (their first characters), and %%",
+                  whole, rest.substr(0, 8));
     out.push_back(std::move(piece));
     at += length;
   }

@@ -85,8 +85,7 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
     if (text.starts_with(magic))
       return fail(Errc::invalid, "{}: of another version of spool-repl; this one knows version 1", where());
     return fail(Errc::corrupt,
-                "{}: its first line is damaged: it cannot be told what was delivered. Restore the file",
-                where());
+                "{}: its first line is damaged: it is unknown what was delivered. Restore the file", where());
   }
   std::size_t at = first.size();
   for (std::size_t number = 2; at < text.size(); ++number) {
@@ -98,8 +97,8 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
     out.torn = may_be_torn(text, at);
     if (out.torn) break;
     return fail(Errc::corrupt,
-                "{}: line {} is damaged, and others stand behind it: it cannot be told what was delivered. "
-                "Restore the file, or take the line out if you know what it said",
+                "{}: line {} is damaged, and is not the last line: it is unknown what was delivered. Restore "
+                "the file, or remove the line if you know its content",
                 where(), number);
   }
   out.good_bytes = at;
@@ -110,9 +109,8 @@ Status Ledger::begin() {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir_.get()));
   if (about.st_uid != ::geteuid() || (about.st_mode & 022) != 0)
     return fail(Errc::denied,
-                "{}: belongs to user {}, mode {:o}; it has to belong to the user that delivers ({}), and to "
-                "be writable "
-                "for nobody else",
+                "{}: belongs to user {}, mode {:o}; it must belong to the user that delivers ({}), and be "
+                "writable for no other user",
                 ledger_directory_name, about.st_uid, about.st_mode & 0777, ::geteuid());
   auto file = open_beneath(dir_.get(), ledger_file_name, O_RDWR | O_APPEND | O_NOFOLLOW);
   if (!file && file.error().sys == ENOENT) {
@@ -171,7 +169,7 @@ Result<Ledger> Ledger::open(int root, FileOps& ops) {
 
 Result<Ledger> Ledger::open_to_look(int root) {
   Ledger out;
-  out.failed_ = Error{Errc::internal, "a ledger that was opened for looking takes no records", 0};
+  out.failed_ = Error{Errc::internal, "a ledger that was opened for reading takes no records", 0};
   auto file = open_beneath(root, where(), O_RDONLY | O_NOFOLLOW);
   if (!file && file.error().sys == ENOENT) return out;
   if (!file) return std::unexpected(std::move(file).error());

@@ -42,7 +42,7 @@ Status LmtpConnection::send(std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return fail(Errc::timeout, "the server takes nothing more");
+    if (n < 0 && errno == EAGAIN) return fail(Errc::timeout, "the server accepts no more data");
     if (n < 0) return fail_errno(errno, "the connection was lost");
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
@@ -81,7 +81,8 @@ Result<std::string> forward_path(const std::string& address) {
                 printable(address));
   std::size_t at = address.rfind('@');
   std::string local = address.substr(0, at), domain = at == address.npos ? "" : address.substr(at);
-  if (domain.find_first_of("<> ") != domain.npos) return fail(Errc::invalid, "\"{}\" is no address", address);
+  if (domain.find_first_of("<> ") != domain.npos)
+    return fail(Errc::invalid, "\"{}\" is not an address", address);
   return mail::quote_local_part(local) + domain;
 }
 

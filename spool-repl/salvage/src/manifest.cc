@@ -132,7 +132,7 @@ std::string encode_manifest(const Manifest& m) {
 Result<Manifest> decode_manifest(std::string_view text) {
   constexpr const char* again = "extract the bundle again, or copy it again";
   if (!text.starts_with("#twinloft-salvage-bundle "))
-    return fail(Errc::corrupt, "this is no manifest of a salvage bundle");
+    return fail(Errc::corrupt, "this is not a manifest of a salvage bundle");
   if (std::string_view first = text.substr(0, text.find('\n')); first != first_line)
     return fail(Errc::invalid, "\"{}\": a bundle of another version of spool-repl; this one reads version 1",
                 printable(first.substr(0, 60)));
@@ -154,7 +154,7 @@ Result<Manifest> decode_manifest(std::string_view text) {
     at = lf + 1;
   }
   if (text.substr(end + 1) != end_line(out.messages.size(), before))
-    return fail(Errc::corrupt, "the manifest is not what its checksum says: {}", again);
+    return fail(Errc::corrupt, "the manifest does not match its checksum: {}", again);
   return out;
 }
 

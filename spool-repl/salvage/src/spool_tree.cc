@@ -65,7 +65,7 @@ class Search {
   void take(const std::string& path) {
     for (const Layout& layout : layouts_)
       if (auto user = layout.user_of(path)) return found_.push_back({std::move(*user), path});
-    problems_.add(path, "a Maildir that fits no layout: its mail is not taken; name its layout too");
+    problems_.add(path, "a Maildir without a matching layout: its mail is not taken; add its layout");
   }
 
   void note_half_maildir(const std::string& path, const std::vector<Entry>& entries) {
@@ -73,7 +73,8 @@ class Search {
                            [](const Entry& e) { return e.name == "cur" || e.name == "new"; });
     if (box && std::any_of(layouts_.begin(), layouts_.end(),
                            [&](const Layout& l) { return l.user_of(path).has_value(); }))
-      problems_.add(path, "new/ or cur/ is missing, or is no directory: no Maildir, its mail is not taken");
+      problems_.add(path,
+                    "new/ or cur/ is missing, or is not a directory: not a Maildir, its mail is not taken");
   }
 
   void note_link(const std::string& path) {

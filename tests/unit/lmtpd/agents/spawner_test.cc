@@ -293,8 +293,8 @@ TEST_F(SpawnerTest, WhatIsDeniedIsNamed) {
   std::ofstream(interpreter) << "x";
   std::ofstream(script) << "#!" + interpreter + "\nexit 0\n";
   ::chmod(script.c_str(), 0755);
-  for (auto [program, says] : {std::pair{script, "interpreter that its first line names may not"},
-                               {path(""), "the program is no file"},
+  for (auto [program, says] : {std::pair{script, "interpreter in its first line may not"},
+                               {path(""), "the program is not a file"},
                                {interpreter, "the program"}}) {
     AgentSpec s = spec("");
     s.command = program;

@@ -91,7 +91,7 @@ TEST_F(CheckConfigTest, RowsOfAPasswdFileAreReviewed) {
        {"3 of 4 lines are refused, and mail to their users gets 451",
         "/users:2: user bob@example.org: column \"uid\" is 0",
         "/users:4: user eve@example.org: mail=", "LAYOUT=fs", "/users:5: maildir: every mail would get 451",
-        "1 of 4 lines have fields that lmtpd does not know and does not heed (userdb_new_thing)"})
+        "1 of 4 lines have fields that lmtpd does not know, and ignores (userdb_new_thing)"})
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
 }
 

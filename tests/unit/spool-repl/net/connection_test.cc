@@ -199,7 +199,7 @@ TEST_F(ConnectionTest, AStreamThatTakesNothingIsClosed) {
   a.stream->limits.room = 0;
   for (int i = 0; i < 64 && a.closed.empty(); ++i) send(a, record(1, 8));
   ASSERT_EQ(a.closed.size(), 1u);
-  EXPECT_EQ(a.closed[0], "replica 2 takes nothing: 1 MiB wait for it");
+  EXPECT_EQ(a.closed[0], "replica 2 does not receive: 1 MiB wait for it");
 }
 
 TEST_F(ConnectionTest, AsksTheStreamWhetherItIsStuck) {

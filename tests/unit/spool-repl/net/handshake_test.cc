@@ -201,7 +201,7 @@ TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
              "the peer serves volume"},
         {[](Side& s) { s.self.volume_blocks = 999; }, "the volume has 4096000 bytes here and 4091904 there",
          "the volume has 4091904 bytes here and 4096000 there"},
-        {[](Side& s) { s.self.replica = 1; }, "an id of its own", "an id of its own"},
+        {[](Side& s) { s.self.replica = 1; }, "its own id", "its own id"},
         {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured",
          "replica 1 has dialed replica 2 here, which is replica 3"}}) {
     Side before = b;

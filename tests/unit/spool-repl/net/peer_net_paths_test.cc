@@ -124,7 +124,7 @@ TEST_F(PeerNetTest, APathThatDropsDataIsNoConnection) {
   EXPECT_EQ(b.notices.size(), 0u) << "not before the timeout: " << b.notices.back();
   clock.hand = clock.hand + std::chrono::milliseconds(100);
   run_until([&] {
-    return b.noticed("replica 1 can be connected, and 128 KiB of data did not get through within 6000 ms");
+    return b.noticed("replica 1 can be connected, but 128 KiB of data did not get through within 6000 ms");
   });
   EXPECT_EQ(b.ups, 0) << "the owner never waited for it";
   EXPECT_NE(b.net->trouble(1).find("compare the MTU"), std::string::npos);

@@ -332,7 +332,7 @@ TEST_F(PeerNetTest, WaitsForDescriptors) {
   clock.take();  // the pause does not end
   for (int i = 0; i < 50 && b.notices.empty(); ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  ASSERT_TRUE(b.noticed("no connection can be taken: Too many open files"));
+  ASSERT_TRUE(b.noticed("no connection can be accepted: Too many open files"));
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
   EXPECT_EQ(b.notices.size(), 1u) << "it does not try while it pauses";
   std::byte byte;
@@ -369,7 +369,7 @@ TEST_F(PeerNetTest, APeerThatTakesNothingIsClosed) {
   PeerMessage large = RecordMessage{
       {1, volume}, std::vector<std::byte>(100), std::vector<std::byte>(1u << 20)};
   int sent = 0;
-  for (; sent < 200 && !b.noticed("takes nothing"); ++sent) {
+  for (; sent < 200 && !b.noticed("does not receive"); ++sent) {
     b.net->send(1, large);
     b.net->flush();
     ASSERT_TRUE(loop->turn(Duration(0)));

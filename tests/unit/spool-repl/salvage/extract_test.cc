@@ -172,7 +172,7 @@ TEST_F(Extract, NothingOfASymbolicLinkIsTaken) {
   std::string problems = text_of(report.problems);
   for (const char* named : {"example.org/link: a symbolic link", "example.org/carl/Maildir: a symbolic link",
                             ".Linked: a symbolic link", "new/2.y: not taken: 2.y: a symbolic link",
-                            "bob/Maildir: new/ or cur/ is missing, or is no directory"})
+                            "bob/Maildir: new/ or cur/ is missing, or is not a directory"})
     EXPECT_NE(problems.find(named), problems.npos) << named << " in\n" << problems;
 }
 
@@ -249,7 +249,7 @@ TEST_F(Extract, MaildirsThatFitNoLayoutAreNamed) {
   loser_.put("elsewhere/dora/new/1.a", late("lost"));
   ExtractReport report = run();
   EXPECT_EQ(text_of(report.problems),
-            "elsewhere/dora: a Maildir that fits no layout: its mail is not taken; name its layout too\n");
+            "elsewhere/dora: a Maildir without a matching layout: its mail is not taken; add its layout\n");
   fs::remove_all(bundle_);
   ExtractOptions options = options_for(bundle_);
   options.layouts = {"elsewhere/%n", "%d/%n/Maildir"};
@@ -260,7 +260,7 @@ TEST_F(Extract, MaildirsThatFitNoLayoutAreNamed) {
   options.layouts = {"%u/mail"};
   again = extract(loser_.open().get(), options, written_after, {});
   ASSERT_FALSE(again);
-  EXPECT_NE(again.error().message.find("no Maildir fits the layout %u/mail"), std::string::npos)
+  EXPECT_NE(again.error().message.find("no Maildir matches the layout %u/mail"), std::string::npos)
       << again.error().message;
   EXPECT_FALSE(fs::exists(bundle_));
 }

@@ -49,11 +49,11 @@ TEST(Layout, RefusedInWords) {
   for (auto [text, why] : {std::pair{"/srv/%n", "below the spool's root"},
                            {"%d/Maildir", "%u or %n is missing"},
                            {"%1n", "%u or %n is missing"},
-                           {"%x/%n", "is no variable"},
+                           {"%x/%n", "is not a variable"},
                            {"%n/../x", "part of a path"},
                            {"%n//x", "part of a path"},
                            {"", "part of a path"},
-                           {"%n%", "is no variable"}}) {
+                           {"%n%", "is not a variable"}}) {
     auto parsed = Layout::parse(text);
     ASSERT_FALSE(parsed) << text;
     EXPECT_NE(parsed.error().message.find(why), std::string::npos) << parsed.error().message;
