@@ -260,7 +260,7 @@ class SupervisorProcess {
   // It is no sign of life: a process that says nothing else is ended.
   static void tell_nonsense(Server& server, const Error& error) {
     if (!std::exchange(server.said_nonsense, true))
-      log_error("process {}, a serving process, sends what is no message: {}", server.pid, error.message);
+      log_error("process {}, a server process, sends an invalid message: {}", server.pid, error.message);
   }
 
   void hear(ServerId id, const ServerReady& ready) {

@@ -237,11 +237,11 @@ void Secondary::on_archived(int error) {
   if (!failed) return;
   if (failed->of_reset) {
     discarding_.end(false,
-                    fmt::format("the journal can not be archived ({}), and is not given up without that",
+                    fmt::format("the journal cannot be archived ({}), and is not given up without that",
                                 errno_text(failed->error)));
     target_.drop();
   }
-  refuse(fmt::format("the records beyond {} can not be archived ({}), and are not {} without that",
+  refuse(fmt::format("the records beyond {} cannot be archived ({}), and are not {} without that",
                      failed->beyond.v, errno_text(failed->error), failed->of_reset ? "given up" : "cut off"));
 }
 
