@@ -1,7 +1,7 @@
 #include "twinloft/base/hash.h"
 
 #ifdef __x86_64__
-#include <xxh_x86dispatch.h>  // the widest vectors that this processor has; the same hashes
+#include <xxh_x86dispatch.h>  // uses the widest vectors of this processor, with the same results
 #else
 #include <xxhash.h>
 #endif

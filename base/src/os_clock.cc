@@ -1,4 +1,4 @@
-// The one place that asks the operating system for time and randomness.
+// Time and random bytes from the kernel. No other file asks the kernel for them.
 #include <sys/random.h>
 #include <time.h>
 

@@ -47,11 +47,11 @@ bool tell_service_manager(std::string_view lines, Patience patience) {
   if (length >= sizeof to.sun_path) return false;
   std::memcpy(to.sun_path, path, length);
   if (to.sun_path[0] == '@')
-    to.sun_path[0] = '\0';  // an abstract name: its length is part of it, nothing ends it
+    to.sun_path[0] = '\0';  // an abstract name, which has no terminating zero (unix(7))
   auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return false;
-  // A manager that has stopped reading keeps nobody from serving or from ending.
+  // A manager that has stopped reading must not delay the service, or its end.
   timeval second{1, 0};
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
   int flags = MSG_NOSIGNAL | (patience == Patience::none ? MSG_DONTWAIT : 0);

@@ -31,9 +31,9 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string_view> nearest_word(std::string_view word, std::span<const std::string_view> known) {
-  constexpr std::size_t word_bytes_max = 200;  // nobody means a known word by more
+  constexpr std::size_t word_bytes_max = 200;  // longer words resemble no known word
   if (known.empty() || word.size() > word_bytes_max) return std::nullopt;
-  // An abbreviation of one of them alone.
+  // The word abbreviates exactly one known word.
   constexpr std::size_t beginning_bytes_min = 3;
   auto begins = [&](std::string_view k) { return word.size() >= beginning_bytes_min && k.starts_with(word); };
   if (std::ranges::count_if(known, begins) == 1) return *std::ranges::find_if(known, begins);

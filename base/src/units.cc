@@ -48,13 +48,13 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// Digits with at most one point among them, as an integer and a power of ten to divide it by.
+// Digits with at most one point: an integer, and the power of ten that it is divided by.
 struct Decimal {
   std::uint64_t digits = 0;
   std::uint64_t divisor = 1;
 };
 
-// What stands before the unit. nullopt: it is no number, or has more digits than any size or time needs.
+// The number before the unit. Nothing: not a number, or more digits than any size or time needs.
 std::optional<Decimal> take_decimal(std::string_view& text) {
   constexpr std::uint64_t digits_max = UINT64_MAX / 10 - 1;
   constexpr std::uint64_t divisor_max = 1'000'000'000;
@@ -76,7 +76,7 @@ std::optional<Decimal> take_decimal(std::string_view& text) {
   return out;
 }
 
-// nullopt: no number with one of the units, or above `most`.
+// Nothing: not a number with one of the units, or above `most`.
 std::optional<std::uint64_t> scaled(std::string_view text, std::span<const Unit> units, std::uint64_t most) {
   auto number = take_decimal(text);
   if (!number) return std::nullopt;

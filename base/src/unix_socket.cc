@@ -28,7 +28,7 @@ Result<SocketPlace> look_at_socket_place(const std::string& path) {
     return fail(Errc::conflict, "{}: is not a socket: move it away, or choose another path", path);
   Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!probe) return fail_errno(errno, "{}: socket", path);
-  // One whose queue is full (EAGAIN), that is of another type, or not for this user, is somebody's too.
+  // A process also listens there if its queue is full (EAGAIN), or if the type or the permissions differ.
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
       errno != ECONNREFUSED)
     return fail(Errc::unavailable, "{}: another process listens there", path);

@@ -1,8 +1,8 @@
 // Byte spans, and little-endian encoding with bounds checks.
 //
-// Every on-disk and on-wire integer of Twinloft is little-endian. Writer
-// appends; Reader never reads past its span: after the first short read `ok()`
-// is false and every value read is zero, so a decoder checks once at its end.
+// Every integer of Twinloft on a disk and on the wire is little-endian. A Writer appends to a vector. A
+// Reader never reads past its span: after the first short read, `ok()` is false and every value is zero, so a
+// decoder checks once at its end.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ inline std::string_view as_text(ByteSpan bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-static_assert(std::endian::native == std::endian::little, "encoders copy integers as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "encoders copy integers in the order of memory");
 
 template <std::unsigned_integral T>
 void store_le(std::byte* at, T value) {
@@ -53,7 +53,7 @@ class Writer {
     out_.insert(out_.end(), p, p + sizeof value);
   }
   void put_bytes(ByteSpan bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-  // With its length, 4 bytes, before it.
+  // The length as a 32-bit integer, then the text.
   void put_text(std::string_view text) {
     put(static_cast<std::uint32_t>(text.size()));
     put_bytes(as_bytes(text));
@@ -82,8 +82,8 @@ class Reader {
     ByteSpan b = get_bytes(N);
     if (b.size() == N) std::memcpy(out.data(), b.data(), N);
   }
-  // As put_text() has it; nullopt, and not ok() from then on: it is longer than `most`, or than what there
-  // is.
+  // A text of put_text(). Nothing, and ok() is false from then on, if the text is longer than `most` bytes or
+  // than the rest of the span.
   std::optional<std::string_view> get_text(std::size_t most) {
     auto bytes = get<std::uint32_t>();
     if (bytes > most) ok_ = false;

@@ -1,6 +1,5 @@
-// Assertions that stay on in production. A failed check stops the process with
-// a message: for spool-repl the journal makes stopping safe, and for lmtpd the
-// MTA keeps what was not acknowledged.
+// Assertions, which stay on in production. A failed check stops the process with a message. Stopping is safe:
+// spool-repl has its journal, and the MTA keeps every message that lmtpd has not acknowledged.
 #pragma once
 
 namespace twinloft {

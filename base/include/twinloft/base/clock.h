@@ -1,4 +1,5 @@
-// Clocks as an interface: the simulator owns time, production code never reads a clock itself.
+// Time as an interface: only the implementation of a Clock reads the system's clock, so that the simulator
+// decides what time it is.
 #pragma once
 
 #include <chrono>
@@ -6,7 +7,7 @@
 
 namespace twinloft {
 
-// Nanoseconds since an arbitrary start; never goes back.
+// Nanoseconds since an arbitrary start. Never decreases.
 struct Instant {
   std::int64_t ns = 0;
   auto operator<=>(const Instant&) const = default;
@@ -20,7 +21,7 @@ inline Duration operator-(Instant a, Instant b) {
   return Duration(a.ns - b.ns);
 }
 
-// Time of day, for names and headers only, never for decisions on order.
+// The time of day, for names and header fields. It may jump, so no order depends on it.
 struct WallTime {
   std::int64_t seconds = 0;       // since 1970-01-01 00:00 UTC
   std::int32_t microseconds = 0;  // 0..999999
@@ -29,7 +30,7 @@ struct WallTime {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Instant now() const = 0;  // CLOCK_BOOTTIME in production: goes on during suspend
+  virtual Instant now() const = 0;  // CLOCK_BOOTTIME in production: it also counts while the machine sleeps
   virtual WallTime wall() const = 0;
 };
 

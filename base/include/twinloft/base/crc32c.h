@@ -6,7 +6,6 @@
 #include "twinloft/base/bytes.h"
 
 namespace twinloft {
-// crc32c("123456789") == 0xe3069283. To go on with a longer message pass the
-// value returned for what came before as `seed`.
+// crc32c("123456789") == 0xe3069283. seed: 0, or the result for the bytes before `data`.
 std::uint32_t crc32c(ByteSpan data, std::uint32_t seed = 0);
 }  // namespace twinloft

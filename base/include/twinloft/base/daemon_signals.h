@@ -1,4 +1,4 @@
-// The signals that a daemon takes, so that none ends or stops it without a word (signal(7)).
+// The signals that a daemon handles, so that each of them leaves a line in the log (signal(7)).
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace twinloft {
 
-// All whose default is to end or to stop the process, but SIGPIPE, SIGCHLD, SIGQUIT, and what a defect
-// raises. A terminal's are among them, since a daemon is no longer its job.
+// All signals whose default action ends or stops the process, without SIGPIPE, SIGCHLD, SIGQUIT and the
+// signals of a defect. A terminal's signals are included, since a daemon is not a job of its terminal.
 std::vector<int> daemon_signals();
 
 // "SIGTERM", "SIGRTMIN+3".

@@ -1,29 +1,30 @@
-// fsync and syncfs whose success can be relied on.
+// fsync(2) and syncfs(2) with a check that the file system still works.
 //
-// Success of the system call alone is no proof. On XFS, fsync of a directory returns 0 after the file system
-// has shut down. On ext4, once another caller's fsync has reported a failed commit of the journal, every
-// later fsync and syncfs returns 0, until an operation tries to change something. Both states last until the
-// file system is unmounted, so a look at it after the sync tells whether the sync has done what it says.
+// A return value of 0 is no proof of durability. On XFS, fsync of a directory returns 0 after the file system
+// has shut down. On ext4, after one fsync has reported a failed commit of the journal, every later fsync and
+// syncfs returns 0 until an operation tries to change the file system. Both states last until the file system
+// is unmounted. So a check after the sync shows whether the sync was effective.
 #pragma once
 
 #include "twinloft/base/result.h"
 
 namespace twinloft {
 
-// Of a file or a directory: its content, and the entries of a directory, are durable. EIO, EROFS: the file
-// system has failed.
+// Makes the content of a file, or the entries of a directory, durable. Errors: as of fsync(2). Error::sys is
+// EIO or EROFS if the file system has failed.
 Status sync_durably(int fd);
 
-// All of the file system that `fd` lies on. The look is through `fd`: see check_not_failed().
+// Makes everything on the file system of `fd` durable. Errors: as above. The check is that of
+// check_not_failed(), with its limits.
 Status sync_file_system_durably(int fd);
 
-// That the file system of `fd` has not failed so far. Changes nothing. It asks for the removal of an extended
-// attribute that no file has, for which the file system starts a transaction. The caller needs the right to
-// write to `fd`'s file; without it only a shut-down XFS is noticed.
+// Checks that the file system of `fd` has not failed, and changes nothing: it removes an extended attribute
+// that no file has, for which the file system starts a transaction. A caller without write permission on the
+// file detects only an XFS that has shut down. Errors: EIO or EROFS in Error::sys.
 Status check_not_failed(int fd);
 
-// Whether check_not_failed() sees all that it can see through this file: the caller may write to it, and it
-// takes extended attributes.
+// Whether check_not_failed() detects every failure through this file: the caller may write to the file, and
+// the file system has extended attributes.
 bool sees_failure(int fd);
 
 }  // namespace twinloft

@@ -1,4 +1,4 @@
-// Owner of a file descriptor, and loops around read and write.
+// The owner of a file descriptor, and reading and writing whole buffers.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 
 namespace twinloft {
 
+// Owns a file descriptor, or none (-1), and closes it.
 class Fd {
  public:
   Fd() = default;
@@ -31,15 +32,17 @@ class Fd {
   int fd_ = -1;
 };
 
-// Both repeat on EINTR and on short counts. read_exact fails with Errc::corrupt on an early end of file.
+// Both continue after EINTR and after short counts. Errors: those of write(2) and read(2). read_exact also
+// fails with Errc::corrupt at an early end of file.
 Status write_all(int fd, ByteSpan data);
 Status read_exact(int fd, MutableByteSpan data);
-// Two connected sockets for packets (AF_UNIX, SOCK_SEQPACKET), closed at an exec.
+// Two connected sockets for packets (AF_UNIX, SOCK_SEQPACKET, close-on-exec).
 struct SocketPair {
   Fd ours, theirs;
 };
 Result<SocketPair> make_socket_pair();
-// The whole file, refused with Errc::exhausted beyond `limit` bytes.
+// The content of the file. Errors: those of open(2) and read(2), or Errc::exhausted if the file is longer
+// than `limit` bytes.
 Result<std::string> read_file(const std::string& path, std::size_t limit);
 
 }  // namespace twinloft

@@ -1,4 +1,5 @@
-// 128-bit non-cryptographic hash (XXH3-128), whole or in pieces.
+// XXH3-128, a hash of 128 bits, of a whole buffer or of pieces. It is not cryptographic: it detects
+// accidents, and no attack.
 #pragma once
 
 #include <array>

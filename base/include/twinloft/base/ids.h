@@ -16,7 +16,8 @@ struct Uuid {
   std::array<std::byte, 16> bytes{};
   auto operator<=>(const Uuid&) const = default;
   bool is_nil() const { return *this == Uuid{}; }
-  std::string text() const;  // 8-4-4-4-12, lower case
+  std::string text() const;  // 8-4-4-4-12 digits, lower case
+  // Digits of either case. Errors: Errc::invalid.
   static Result<Uuid> parse(std::string_view text);
   static Uuid generate(Random& random);  // version 4
 };

@@ -28,7 +28,7 @@ std::vector<char*> exec_pointers(const std::vector<std::string>& texts);
 // In the child, before execve(2), which keeps ignored and blocked signals: default actions, and none blocked.
 void reset_signals();
 
-// Blocks until the child has ended. Its status, as of waitpid(2); 0 where nobody can tell, since SIGCHLD is
+// Blocks until the child has ended. Returns its status, as of waitpid(2). 0: unknown, since SIGCHLD is
 // ignored.
 int wait_for_child(pid_t child);
 

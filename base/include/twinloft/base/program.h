@@ -1,5 +1,5 @@
-// Runs a program to its end: an argument vector and no shell; input, output and time are bounded. For a
-// thread that may block.
+// Runs a program until it ends, with an argument vector and without a shell. Input, output and time are
+// bounded. For a thread that may block.
 #pragma once
 
 #include <sys/types.h>
@@ -22,20 +22,20 @@ struct ProgramResult {
 class ProgramRunner {
  public:
   static constexpr std::size_t out_bytes_max = 16u << 20;
-  static constexpr std::size_t err_bytes_max = 16u << 10;  // more is thrown away
+  static constexpr std::size_t err_bytes_max = 16u << 10;  // more is dropped
 
   explicit ProgramRunner(const Clock& clock);
   ~ProgramRunner();
   ProgramRunner(const ProgramRunner&) = delete;
   ProgramRunner& operator=(const ProgramRunner&) = delete;
 
-  // One at a time. `argv[0]` is the program's path. The program gets standard input, output and error and no
-  // other descriptor, default actions for all signals, a process group of its own, and an environment of PATH
-  // and LC_ALL=C: nothing that this process was started with changes what it says. At its end its group is
-  // killed. Errors: Errc::not_found where there is no program, Errc::timeout, Errc::exhausted (too much
-  // output), Errc::unavailable (ended by a signal, or cancelled).
+  // Runs a program; one at a time. argv[0] is the program's path. The program gets standard input, output
+  // and error and no other descriptor, default actions for all signals, its own process group, and an
+  // environment of PATH and LC_ALL=C, so that the environment of this process does not change its output. At
+  // its end, its group is killed. Errors: Errc::not_found (no such program), Errc::timeout, Errc::exhausted
+  // (too much output), Errc::unavailable (ended by a signal, or cancelled).
   Result<ProgramResult> run(const std::vector<std::string>& argv, const std::string& input, Instant deadline);
-  void cancel();  // from any thread; final
+  void cancel();  // from any thread; for good
 
  private:
   struct Child;

@@ -1,4 +1,4 @@
-// Source of random bytes: the operating system's in production, a seeded one in tests.
+// Random bytes as an interface: from the kernel in production, from a seed in tests.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ class Random {
   }
 };
 
-// getrandom(2); stops the process where the kernel has none to give.
+// getrandom(2). A failure stops the process.
 class OsRandom final : public Random {
  public:
   void fill(MutableByteSpan out) override;
 };
 
-// SplitMix64: a run is a pure function of its seed. Not for secrets.
+// SplitMix64: the bytes are a pure function of the seed, and can be predicted. Not for secrets.
 class SeededRandom final : public Random {
  public:
   explicit SeededRandom(std::uint64_t seed) : state_(seed) {}
   void fill(MutableByteSpan out) override;
-  // Uniform in [0, bound), bound > 0.
+  // In [0, bound), nearly uniform for a small bound. `bound` is at least 1.
   std::uint64_t below(std::uint64_t bound) { return draw() % bound; }
   std::uint64_t draw();
 

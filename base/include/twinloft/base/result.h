@@ -1,8 +1,7 @@
 // Errors are values: every fallible function returns Result<T> or Status.
 //
-// An Error says what was wrong, where, and what to do, in one sentence that is
-// fit to be shown to the administrator. `sys` keeps the errno where one exists,
-// so that callers can tell ENOSPC from EIO without parsing text.
+// The message of an Error is for the administrator: what was wrong, where, and what to do. `sys` keeps the
+// errno, if there is one, so that callers can tell ENOSPC from EIO without parsing text.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,16 +14,16 @@
 namespace twinloft {
 
 enum class Errc {
-  invalid,      // the caller's or the user's input is wrong
-  not_found,    // it does not exist
+  invalid,      // an argument or a setting is wrong
+  not_found,    // the named object does not exist
   io,           // the operating system failed an operation (see Error::sys)
   corrupt,      // stored or received bytes fail their checks
-  unavailable,  // it exists and cannot be used now; trying later can succeed
-  timeout,      // a bound on time ran out
-  denied,       // the peer or caller is not allowed to
+  unavailable,  // the named object exists and cannot be used now; trying later can succeed
+  timeout,      // a time limit has passed
+  denied,       // the peer or the caller lacks a permission
   exhausted,    // a configured limit is reached
-  conflict,     // the state on both sides does not fit together
-  internal,     // a defect of this program, survived
+  conflict,     // the states of two sides contradict each other
+  internal,     // a defect of this program, which continues
 };
 
 std::string_view to_string(Errc code);
@@ -32,7 +31,7 @@ std::string_view to_string(Errc code);
 struct Error {
   Errc code = Errc::internal;
   std::string message;
-  int sys = 0;  // errno, 0 where there is none
+  int sys = 0;  // errno(3), or 0
 };
 
 template <class T>
@@ -44,7 +43,7 @@ template <class... Args>
   return std::unexpected<Error>(Error{code, fmt::format(format, std::forward<Args>(args)...), 0});
 }
 
-// The message gets ": <strerror>" appended. The code is derived from `sys`.
+// Appends ": " and the text of the errno to the message. The code is derived from `sys`.
 [[nodiscard]] std::unexpected<Error> fail_errno_text(int sys, std::string message);
 
 template <class... Args>
@@ -57,7 +56,7 @@ template <class... Args>
 #define TL_CONCAT_IMPL(a, b) a##b
 #define TL_CONCAT(a, b) TL_CONCAT_IMPL(a, b)
 
-// TL_TRY(expr): returns the error of `expr` from this function, if it has one.
+// TL_TRY(expr): returns the error of `expr`, if there is one, from the calling function.
 #define TL_TRY(expr)                                            \
   do {                                                          \
     if (auto tl_try_result = (expr); !tl_try_result)            \

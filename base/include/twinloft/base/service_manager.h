@@ -1,5 +1,4 @@
-// What passes between a service and the manager that started it: sd_notify(3) and sd_listen_fds(3), without
-// systemd's library.
+// The protocols of sd_notify(3) and sd_listen_fds(3) with the service manager, without systemd's library.
 #pragma once
 
 #include <string_view>
@@ -9,15 +8,16 @@
 
 namespace twinloft {
 
-// With a manager that does not read. Only a thread that has the time waits.
+// How long to wait for a service manager that does not read.
 enum class Patience { none, a_second };
 
-// Where nobody wants to know (no NOTIFY_SOCKET), nothing is said. Lines such as "READY=1", "STOPPING=1",
-// "STATUS=serving 2 volumes". False: it was not delivered, which is nothing that a service can act on.
+// Sends lines such as "READY=1", "STOPPING=1" or "STATUS=serving 2 volumes" to the service manager. Without
+// NOTIFY_SOCKET in the environment, nothing is sent. False: the lines were not delivered. A service cannot do
+// anything about that.
 bool tell_service_manager(std::string_view lines, Patience patience = Patience::a_second);
 
-// Sockets that it has opened for this process (socket activation), in its order; none where there are none.
-// Once: what says so is taken out of the environment.
+// The sockets that the service manager has opened for this process (socket activation), in its order. Only
+// the first call returns them: it removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES from the environment.
 std::vector<Fd> take_passed_sockets();
 
 }  // namespace twinloft

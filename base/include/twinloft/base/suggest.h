@@ -1,4 +1,4 @@
-// "Did you mean": what to say of a word that is none of the known ones.
+// "Did you mean": suggestions for an unknown word.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace twinloft {
 
-// The known word that is nearest; nullopt where none is near enough to be meant.
+// The known word with the fewest differences. Nothing: every known word differs too much.
 std::optional<std::string_view> nearest_word(std::string_view word, std::span<const std::string_view> known);
 
-// `did you mean "x"?`, or else `known here: a, b, c`.
+// `did you mean "x"?`, or without such a word `known here: a, b, c`.
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace twinloft

@@ -1,4 +1,4 @@
-// Sizes and times as people write them, the same in every program and configuration file.
+// Sizes and times as text, in the same form in every option and configuration file.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,17 @@
 
 namespace twinloft {
 
-// A number, with a fraction or without, and a unit in any case: "4096", "4096B", "64KiB", "1.5MiB", "2G",
-// "1GB". K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB are powers of 1000. Rounded to
-// whole bytes. Errors: Errc::invalid, which says what was expected and quotes `text`. At most 2^62 bytes.
+// A size in bytes. The text is a number, possibly with a fraction, and a unit in any case: "4096", "4096B",
+// "64KiB", "1.5MiB", "2G", "1GB". K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB are
+// powers of 1000. The result is rounded to whole bytes, and at most 2^62. Errors: Errc::invalid, with the
+// form that was expected and `text`.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-// What a number without a unit is.
+// The meaning of a number without a unit.
 enum class BareNumber { refused, seconds };
 
-// "500us", "250ms", "30s", "5min" or "5m", "2h", "1d", with a fraction or without, in any case. "0" needs no
-// unit. Errors: as above. At most 100 years.
+// A time: "500us", "250ms", "30s", "5min" or "5m", "2h", "1d", possibly with a fraction, in any case. "0"
+// needs no unit. At most 100 years. Errors: as for parse_size().
 Result<Duration> parse_duration(std::string_view text, BareNumber bare = BareNumber::refused);
 
 }  // namespace twinloft

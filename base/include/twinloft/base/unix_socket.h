@@ -1,5 +1,4 @@
-// Unix sockets as files: who is at a path where a server is to listen, and whether a file is still the one
-// that was made.
+// The files of Unix sockets: whether a server may listen at a path, and how it removes its own file.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,19 +10,18 @@
 namespace twinloft {
 
 enum class SocketPlace {
-  free,   // nothing is there
-  stale,  // a socket that nobody listens on any more
+  free,   // no file has this path
+  stale,  // a socket at which no process listens any more
 };
-// Makes and removes nothing. Errors: Errc::unavailable (somebody listens there), Errc::conflict (what is
-// there is no socket), Errc::invalid (the path is too long), or why it cannot be looked at.
+// Looks at the path, and creates and removes no file. Errors: Errc::unavailable (a process listens there),
+// Errc::conflict (the file is not a socket), Errc::invalid (the path is too long), or those of lstat(2).
 Result<SocketPlace> look_at_socket_place(const std::string& path);
 
-// The file of a listening socket. By the time the server ends, the path may name another process's socket,
-// which stays.
+// The file of a listening socket. remove() leaves the file alone if another process's socket has replaced it.
 class SocketFile {
  public:
   SocketFile() = default;
-  explicit SocketFile(std::string path);  // right after bind()
+  explicit SocketFile(std::string path);  // call it right after bind()
   void remove() const;
 
  private:

@@ -1,8 +1,8 @@
-// The message after DATA: dot-unstuffing and its end (RFC 5321 sections 4.1.1.4 and 4.5.2).
+// The message after DATA: removes dot-stuffing, and finds the end (RFC 5321 sections 4.1.1.4 and 4.5.2).
 //
-// Only CRLF "." CRLF ends the data, in any split of the bytes, with the CRLF of the DATA command counting as
-// the first one. Bare CR and bare LF are data and start no line, so that no other sequence can end a message
-// or hide its end.
+// The end is CRLF "." CRLF alone, in any split of the bytes. The CRLF of the DATA command counts as the first
+// CRLF. Bare CR and bare LF are data and start no line, so that no other sequence ends a message or hides its
+// end.
 #pragma once
 
 #include <vector>
@@ -15,13 +15,13 @@ class DataDecoder {
  public:
   void reset() { state_ = State::line_start; }
 
-  // Takes bytes from the front of `in` up to the end of the data, if it is there. Decoded bytes are appended
-  // to `out` as spans into `in` (or into static memory), valid as long as that is. Returns true at the end of
-  // the data; what follows it stays in `in`.
+  // Removes bytes from the front of `in`, up to the end of the data. Appends the decoded bytes to `out`, as
+  // spans into `in` (valid as long as its memory) or into static memory. True: the end of the data was found,
+  // and `in` has the bytes after it.
   bool decode(ByteSpan& in, std::vector<ByteSpan>& out);
 
  private:
-  // What came last: the end of a line, a CR that may begin one, a dot at a line's start, that dot and a CR.
+  // The last bytes: the end of a line, a CR that may be half of it, a dot at a line's start, or dot and CR.
   enum class State { line_start, text, cr, dot, dot_cr };
   State state_ = State::line_start;
 };

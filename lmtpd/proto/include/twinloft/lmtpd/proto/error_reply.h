@@ -1,4 +1,4 @@
-// One mapping from failures to replies. A reply never names local paths; the log does.
+// The mapping from errors to replies. A reply contains no path of this machine; the log contains the paths.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace twinloft::lmtpd {
 
-// ENOSPC 452 4.3.1 · EDQUOT 452 4.2.2 · denied, outside the spool 451 4.3.5 · everything else 451 4.3.0.
+// ENOSPC: 452 4.3.1. EDQUOT: 452 4.2.2. Denied, or outside the spool: 451 4.3.5. Any other error: 451 4.3.0.
 Reply reply_of_error(const Error& error);
 
-// Printable text of at most 400 bytes: other bytes become "?", blanks at both ends go.
+// Printable text of at most 400 bytes. Other bytes become "?"; blanks at both ends are removed.
 std::string clean_reply_text(std::string_view text);
 
 }  // namespace twinloft::lmtpd

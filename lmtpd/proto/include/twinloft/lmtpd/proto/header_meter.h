@@ -1,4 +1,5 @@
-// How long a message's header is, while it streams: up to the first empty line (RFC 5322 section 2.1).
+// Measures the header of a message while the message arrives: the bytes before the first empty line (RFC 5322
+// section 2.1).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,7 @@
 
 namespace twinloft::lmtpd {
 
-// A line ends with LF, with or without CR before it: a header that ends for a reader of the stored message
-// has ended here too.
+// A line ends with LF, with or without CR before it, as it does for the readers of the stored message.
 class HeaderMeter {
  public:
   void reset() { *this = {}; }
@@ -19,7 +19,7 @@ class HeaderMeter {
  private:
   std::uint64_t bytes_ = 0;
   bool line_start_ = true;
-  bool cr_ = false;  // a CR at the line's start, which may be the empty line's
+  bool cr_ = false;  // after a CR at a line's start, which may belong to the empty line
   bool ended_ = false;
 };
 

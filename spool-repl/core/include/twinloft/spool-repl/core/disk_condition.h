@@ -1,15 +1,16 @@
-// What the content of this replica counts for in this process, and what the superblock is to say of it.
+// The state of this replica's content in this process, and the state for the superblock.
 //
 //   Consistent --note_refill--> Refilling --refilled--> Consistent
 //   any --begin_sync--> Syncing
 //   Damaged (only a start finds it), Syncing --finish--> Finishing --finished--> Consistent
 //   Refilling, Damaged --accept_loss--> AcceptingLoss --loss_settled--> Consistent
 //
-// The two differ in the two states that exist in memory only:
-// - Finishing: all content is durable, and the superblock that says so is under way. Until it is durable a
-//   start finds the replica inconsistent, so nobody counts on it, and it follows no new primary.
+// The two differ in two states, which exist in memory alone:
+// - Finishing: all content is durable, and the superblock with this state is being written. Until it is
+//   durable, a start finds the replica inconsistent, so it does not count as complete, and follows no new
+//   primary.
 // - AcceptingLoss: this replica was promoted in spite of a loss, and its content is the volume. Until the
-//   record that makes the promotion known is durable, a start finds the loss again.
+//   record of the promotion is durable, a start finds the loss again.
 #pragma once
 
 #include "twinloft/spool-repl/format/disk_state.h"
@@ -20,10 +21,11 @@ class DiskCondition {
  public:
   explicit DiskCondition(const DiskState& found);
 
-  // What the next superblock says.
+  // The state for the next superblock.
   DiskState stored() const;
 
-  // The data area is no state of the volume, or a start would find it so: Damaged, Syncing or Finishing.
+  // Whether the data area is not a state of the volume, or a start would treat it so: Damaged, Syncing or
+  // Finishing.
   bool inconsistent() const;
   // nullptr: another state.
   const disk_state::Refilling* refilling() const { return std::get_if<disk_state::Refilling>(&state_); }
@@ -31,13 +33,14 @@ class DiskCondition {
   const disk_state::Syncing* syncing() const { return std::get_if<disk_state::Syncing>(&state_); }
   bool accepting_loss() const { return std::holds_alternative<AcceptingLoss>(state_); }
   bool finishing() const { return std::holds_alternative<Finishing>(state_); }
-  // Up to where Damaged or Syncing content is known to be a history. nullopt: not known, or another state.
+  // The point up to which Damaged or Syncing content is known to be a history. nullopt: unknown, or another
+  // state.
   std::optional<LogPoint> base() const;
 
   void begin_sync(const Epoch& source, const std::optional<LogPoint>& base);
-  // Syncing goes on from another source. Without `keep_base` nothing is known of the content any more.
+  // Syncing continues from another source. keep_base false: the content is unknown from now on.
   void change_source(const Epoch& source, bool keep_base);
-  // Content of the new source may go home only once its name is durable.
+  // Content of the new source may be written home only once its name is durable.
   bool source_pending() const { return source_pending_; }
   void source_durable() { source_pending_ = false; }
 
@@ -47,7 +50,7 @@ class DiskCondition {
   void refilled();
 
   void finish();
-  // The superblock that says Consistent is durable. Another state may have begun meanwhile: that stays.
+  // The superblock with Consistent is durable. A state that has begun meanwhile stays.
   void finished();
 
   void accept_loss();

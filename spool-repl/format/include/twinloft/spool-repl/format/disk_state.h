@@ -1,9 +1,8 @@
-// What the superblock says of a replica's content: one of four states, each with the fields that it has a
-// meaning for. docs/formats/superblock.md describes the bytes, docs/decisions/disk-state.md why there are
-// these four.
+// The state of a replica's content in the superblock: one of four states, each with its own fields.
+// docs/formats/superblock.md describes the bytes, docs/decisions/disk-state.md the reasons for these four.
 //
-// A promotion in spite of a loss is no state of the disk: the superblock goes on saying what was lost until
-// the record that makes the promotion known is durable (core/disk_condition.h).
+// A promotion in spite of a loss is not a state of the disk: the superblock still has the loss until the
+// record of the promotion is durable (core/disk_condition.h).
 #pragma once
 
 #include <optional>
@@ -30,11 +29,11 @@ struct Refilling {
 };
 
 // The journal was damaged and has lost records. Some of them may be in the data area, in part. All of them
-// come back as records.
+// must come back as records.
 struct Damaged {
   Lsn until;                         // everything up to here was committed once
-  std::optional<Epoch> of;           // that `until` lies in; nullopt: not known
-  std::optional<EpochEntry> newest;  // the newest epoch found before or behind the damage
+  std::optional<Epoch> of;           // the epoch of `until`; nullopt: unknown
+  std::optional<EpochEntry> newest;  // the newest epoch found before or after the damage
   LogPoint base;                     // data area and journal have the history up to here
   bool operator==(const Damaged&) const = default;
 };
@@ -51,23 +50,22 @@ struct Syncing {
 using DiskState = std::variant<disk_state::Consistent, disk_state::Refilling, disk_state::Damaged,
                                disk_state::Syncing>;
 
-// The data area is no state of the volume: Damaged or Syncing.
+// Whether the data area is not a state of the volume: Damaged or Syncing.
 bool is_inconsistent(const DiskState& state);
 
-inline constexpr std::uint32_t disk_state_bytes = 128;  // in the superblock, whatever the state
+inline constexpr std::uint32_t disk_state_bytes = 128;  // in the superblock, for each state
 void put_disk_state(Writer& w, const DiskState& state);
-// Errc::corrupt: too short, a tag that no state has, or fields that the state cannot have.
+// Errors: Errc::corrupt (too short, an unknown tag, fields that the state cannot have).
 Result<DiskState> get_disk_state(Reader& r);
 
-// As versions 4 and 5 have it: five fields whose combination told the state.
+// The state in versions 4 and 5: a combination of these fields.
 struct DiskFieldsV5 {
   Epoch source;
   Lsn until;
   LogPoint base;
   EpochEntry newest;
 };
-// Errc::corrupt: a combination that no release wrote. `volume`: its UUID stood for an epoch that was not
-// known.
+// volume: its UUID stood for an unknown epoch. Errors: Errc::corrupt (a combination that no release wrote).
 Result<DiskState> state_of(const DiskFieldsV5& fields, const Uuid& volume);
 
 }  // namespace twinloft::repl

@@ -1,9 +1,9 @@
-// Where each block of the volume lies in the data area. Today every volume uses the identity. Snapshots, the
-// direct path and erasure coding place blocks elsewhere.
+// The place of each block of the volume in the data area. At present, every volume uses the identity.
+// Snapshots in the direct path and erasure coding place blocks elsewhere.
 //
-// Every access to the data area asks this map for its offset. An LBA is no offset, and does not become one by
-// multiplication: only the map makes a HomeOffset. Blocks that are neighbours on the volume need not be
-// neighbours in the data area, so a range of the volume is a list of extents there: one today.
+// Every access to the data area gets its offset from this map. Only the map converts an LBA to a HomeOffset.
+// Adjacent blocks of the volume need not be adjacent in the data area, so a range of the volume is a list of
+// extents: at present a single extent.
 //
 // Lookups outside the volume are errors of the caller, and stop the process.
 #pragma once
@@ -28,7 +28,7 @@ class HomeOffset {
   std::uint64_t bytes_;
 };
 
-// Blocks that are neighbours on the volume and in the data area.
+// Blocks that are adjacent in the volume and in the data area.
 struct HomeExtent {
   Lba lba;
   std::uint64_t blocks;
@@ -51,9 +51,9 @@ class HomeMap {
 
   std::uint64_t volume_blocks() const { return volume_blocks_; }
   HomeOffset at(Lba lba) const;
-  // How many of the `blocks` from `lba` on, at least one, are neighbours in the data area.
+  // How many of the `blocks` from `lba` on are adjacent in the data area, at least one.
   std::uint64_t run(Lba lba, std::uint64_t blocks) const;
-  // Whether the block lies right behind the block before it, in the data area too. Not so for LBA 0.
+  // Whether the block directly follows the block before it, also in the data area. False for LBA 0.
   bool follows(Lba lba) const;
   // Calls visit(HomeExtent) for each extent of the range, in order of the volume.
   template <class Visit>
@@ -69,7 +69,7 @@ class HomeMap {
   const Piece& piece_of(Lba lba) const;
 
   std::uint64_t volume_blocks_ = 0;
-  std::vector<Piece> pieces_;  // in order; two neighbours are never one piece
+  std::vector<Piece> pieces_;  // in order; adjacent pieces are joined
 };
 
 // The map of the volume that has this superblock.

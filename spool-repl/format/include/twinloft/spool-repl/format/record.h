@@ -1,12 +1,11 @@
-// The journal record: a body, equal on every replica, inside a frame that each replica makes for itself.
-// docs/formats/record.md is the description; this is its only encoder and decoder.
+// The journal record: a body, which is equal on all replicas, in a frame of each replica.
+// docs/formats/record.md describes the bytes. No other code encodes or decodes them.
 //
 //   frame header (64 bytes) | body meta | padding to 4 KiB | payload blocks
 //
-// Body meta is a fixed header, the extents, one CRC32C per payload block, and for an epoch record its
-// contents. The body is chained: it holds the hash of the body before it, and its own hash covers all of body
-// meta, which in turn holds a hash of the payload. What a peer receives is body meta and payload, nothing of
-// the frame.
+// Body meta is a fixed header, the extents, a CRC32C of each payload block, and the content of an epoch
+// record. Bodies are a chain: body meta contains the hash of the previous body and a hash of the payload, and
+// the hash of a body covers all of body meta. A peer receives body meta and payload, without the frame.
 #pragma once
 
 #include <span>
@@ -32,8 +31,8 @@ inline constexpr std::uint32_t record_blocks_max = record_meta_blocks_max + reco
 
 enum class RecordType : std::uint16_t { data = 1, epoch = 2 };
 enum class ExtentKind : std::uint16_t {
-  data = 1,   // `blocks` payload blocks follow in the order of the extents
-  zeros = 2,  // reads back as zeros; trim and write-zeroes
+  data = 1,   // has `blocks` payload blocks, in the order of the extents
+  zeros = 2,  // reads as zeros: trim and write-zeroes
 };
 
 struct Extent {
@@ -48,35 +47,35 @@ struct BodyHeader {
   Uuid volume;
   Epoch epoch;
   Lsn first_lsn;
-  std::uint32_t count = 0;  // LSNs that this record takes: its extents, or 1 for an epoch record
+  std::uint32_t count = 0;  // LSNs of the record: one for each extent, or 1 for an epoch record
   Hash128 prev_hash;
   Hash128 payload_hash;
   std::uint32_t payload_blocks = 0;
   Lsn last_lsn() const { return {first_lsn.v + count - 1}; }
 };
 
-// A decoded body. `block_crc` holds the CRC32C of each payload block, see block_crc().
+// A decoded body. `block_crc` has the result of block_crc() for each payload block.
 struct Body {
   BodyHeader header;
   std::vector<Extent> extents;
   std::vector<std::uint32_t> block_crc;
   EpochChange epoch_change;  // for RecordType::epoch
-  Hash128 hash;              // of this body: the next one's prev_hash
+  Hash128 hash;              // of this body, and prev_hash of the next body
   LogMark mark() const { return {header.last_lsn(), hash}; }
 };
 
-// The hash that the first record of a volume is chained to.
+// prev_hash of the first record of a volume.
 Hash128 genesis_hash(const Uuid& volume, std::uint64_t volume_blocks);
 
-// CRC32C of one block, seeded with volume and address, so that a block found at another place does not match.
+// CRC32C of a block, seeded with volume and address, so that a block at another address does not match.
 std::uint32_t block_crc(const Uuid& volume, Lba lba, ByteSpan block);
 
-// Appends body meta and sets body.hash. Checks the limits above (they are the caller's duty).
+// Appends body meta and sets body.hash. The caller keeps the limits above, which are checked by TL_CHECK.
 void encode_body_meta(Body& body, std::vector<std::byte>& out);
 
-// Decodes and verifies body meta (hash, limits, extents ordered, disjoint and within the volume). The payload
-// is verified by verify_payload. Errc::corrupt with the reason otherwise; Errc::invalid for an intact body
-// that needs features which this release lacks, so that nobody takes it for the end of the log.
+// Decodes and verifies body meta: its hash, the limits, and that the extents are ordered, disjoint and within
+// the volume. verify_payload() verifies the payload. Errors: Errc::corrupt with the reason; Errc::invalid for
+// an intact body that needs features of a later release, so that it does not count as the end of the log.
 Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t volume_blocks);
 
 // Payload as blocks in order, each block_size long.
@@ -94,9 +93,9 @@ struct FrameHeader {
   Uuid volume;
 };
 
-// Exactly frame_header_bytes.
+// out: of frame_header_bytes bytes.
 void encode_frame(const FrameHeader& frame, MutableByteSpan out);
-// Errc::not_found where there is no frame's magic, Errc::corrupt where its CRC or fields do not fit.
+// Errors: Errc::not_found (no magic of a frame), Errc::corrupt (a wrong CRC or field).
 Result<FrameHeader> decode_frame(ByteSpan in, const Uuid& volume);
 
 inline std::uint32_t meta_blocks_for(std::size_t meta_bytes) {

@@ -1,4 +1,4 @@
-// What recovery finds in a journal (journal/) and the core starts from (core/).
+// The result of recovery (journal/), from which the core starts (core/).
 #pragma once
 
 #include <vector>
@@ -16,32 +16,33 @@ struct StoredRecord {
   JournalPos pos;
   std::uint32_t total_blocks = 0;
   std::uint32_t meta_bytes = 0;
-  std::vector<std::byte> meta;  // body meta and payload as stored, only above RecoveredLog::commit
+  std::vector<std::byte> meta;  // body meta and payload as stored, after RecoveredLog::commit; otherwise
+                                // empty
   std::vector<std::byte> payload;
 };
 
-// Newest committed content that the data area may lack.
+// A block whose newest committed content may be missing in the data area.
 struct LoadedBlock {
   Lba lba;
-  Lsn lsn;  // of the end of the record that brought it
+  Lsn lsn;  // the end of the record with the content
 };
 
 struct RecoveredLog {
-  Superblock superblock;              // as it is on disk now
-  HomeMap home_map;                   // where blocks lie in the data area
-  std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
+  Superblock superblock;              // as on the disk after recovery
+  HomeMap home_map;                   // the places of blocks in the data area
+  std::vector<StoredRecord> records;  // from the tail to the last intact record, in order
   std::array<std::vector<std::uint64_t>, bitmap_slots> dirty;  // the bitmaps of slots in use, see bitmap.h
-  DigestTable digests;                                         // with those of what was written home
-  Lsn commit;                                                  // everything up to here is committed
-  Lsn home;  // everything up to here is durable in the data area, at most `commit`
-  // What data came between the two, oldest first: the content of the n-th is in the n-th block of the memory
-  // that recovery was given. Blocks that came more than once are in it once, where they came last; zero
-  // extents are in the records only.
+  DigestTable digests;  // also of the blocks that recovery has written home
+  Lsn commit;           // everything up to here is committed
+  Lsn home;             // everything up to here is durable in the data area, at most `commit`
+  // The blocks with data between `home` and `commit`, oldest first. The content of the n-th is the n-th block
+  // of recovery's memory. A block that was written several times is in it once, for its last write. Zero
+  // extents are in the records alone.
   std::vector<LoadedBlock> loaded;
 };
 
-// What lies over the data area, in the order in which it came: on_block(n, block) with its place in that
-// memory, on_zeros(extent, lsn).
+// Visits the content between `home` and `commit`, oldest first: on_block(n, block), where n is the index of
+// the block in `loaded`, and on_zeros(extent, lsn).
 template <class OnBlock, class OnZeros>
 void for_each_loaded(const RecoveredLog& log, OnBlock on_block, OnZeros on_zeros) {
   std::size_t next = 0;

@@ -1,9 +1,9 @@
-// The superblock: one 4 KiB block, kept twice at the start of the journal device (offsets below).
-// docs/formats/superblock.md is the description; this is its only encoder and decoder.
+// The superblock: a block of 4 KiB, with two copies at the start of the journal device (offsets below).
+// docs/formats/superblock.md describes it. This is its only encoder and decoder.
 //
-// A change is written to the first copy, made durable, then to the second, made durable, and only then acted
-// upon. So whichever copy is readable with the highest generation is right, and a single bad copy is repaired
-// from it.
+// A change is written to the first copy, made durable, written to the second copy, made durable, and used
+// only then. So the readable copy with the highest generation is right, and a single damaged copy is
+// repaired from it.
 #pragma once
 
 #include <array>
@@ -27,29 +27,28 @@ enum SuperblockFlags : std::uint32_t {
   flag_data_label = 1,  // the data area ends in a label block (see DataLabel); absent on an adopted device
 };
 
-// What is known of another replica: its content is the history up to `since`, but for the blocks that are
-// marked in its bitmap or written by records behind the tail here.
+// The known content of another replica: the history up to `since`, except for the blocks that are marked in
+// its bitmap or written by records after the tail here.
 struct DirtySlot {
   ReplicaId peer = 0;  // 0: not in use
-  bool known = false;  // else nothing is known of it, and the bitmap means nothing
+  bool known = false;  // false: its content is unknown, and the bitmap has no meaning
   Epoch since_epoch;
   LogMark since;
   bool operator==(const DirtySlot&) const = default;
 };
 
-// Both histories hold what the other lacks, and somebody may rely on it. It stands until one of the two is
-// given up.
+// Both histories have writes that the other lacks, and clients may rely on both. The state ends when one of
+// the histories is given up.
 struct SplitBrain {
   ReplicaId with = 0;
-  // The newest record that both are known to have. 0: nothing shows that they had anything in common.
-  // nullopt: nobody has looked yet.
+  // The newest record that both are known to have. 0: no common record is known. nullopt: unknown so far.
   std::optional<Lsn> parted;
   bool operator==(const SplitBrain&) const = default;
 };
 
 struct Superblock {
   std::uint64_t generation = 0;
-  std::uint64_t feature_incompat = 0;  // a bit that this program does not know: refuse the volume
+  std::uint64_t feature_incompat = 0;  // with an unknown bit, the volume is refused
   Uuid volume;
   ReplicaId replica = 0;
   std::uint32_t flags = 0;
@@ -57,7 +56,7 @@ struct Superblock {
   std::uint64_t bitmap_offset = 0;  // bytes; bitmap_slots bitmaps of bitmap_bytes each, see bitmap.h
   std::uint64_t bitmap_bytes = 0;
   std::uint64_t digest_offset = 0;  // bytes; see digest.h
-  std::uint64_t digest_bytes = 0;   // 0: this volume has none
+  std::uint64_t digest_bytes = 0;   // 0: no digests
   std::uint64_t ring_offset = 0;    // bytes
   std::uint64_t ring_bytes = 0;
   JournalPos tail_pos;                // where the scan starts
@@ -65,24 +64,24 @@ struct Superblock {
   Epoch tail_epoch;                   // the epoch of that record
   Lsn commit;                         // highest LSN known committed when this was written
   std::uint64_t incarnation = 0;      // counts starts of the process and cuts of the log
-  Lsn cut_lsn;                        // the last cut kept everything up to here ...
-  std::uint64_t cut_incarnation = 0;  // ... and frames of earlier incarnations prove nothing beyond it
+  Lsn cut_lsn;                        // the last cut has kept everything up to here,
+  std::uint64_t cut_incarnation = 0;  // and frames of earlier incarnations prove nothing beyond it
   DiskState disk;
   std::array<DirtySlot, bitmap_slots> dirty;
   EpochTable epochs;
   std::vector<SplitBrain> split_brains;
   std::uint64_t arbiter = 0;  // who decided about the newest epoch here, as a digest of its place; 0: not
                               // known
-  // The newest epoch of the primary for which the log here was cut last. Until a record of it is here, the
-  // log speaks of an older set only.
+  // The newest epoch of the primary for which this log was cut last. Until a record of this epoch is here,
+  // the log shows only an older set.
   EpochEntry cut_for;
   bool operator==(const Superblock&) const = default;
 };
 
-// Exactly block_size bytes.
+// Returns exactly block_size bytes.
 void encode_superblock(const Superblock& sb, MutableByteSpan out);
-// Reads versions 4 and 5 too, as what version 6 would say. Errc::not_found: no superblock here.
-// Errc::corrupt: one was here and its CRC or fields are wrong.
+// Also reads versions 4 and 5, as version 6. Errors: Errc::not_found (no superblock), Errc::corrupt (a
+// superblock with a wrong CRC or field).
 Result<Superblock> decode_superblock(ByteSpan in);
 
 // The last block of a data file that `create` made: tells which volume and replica the file belongs to.

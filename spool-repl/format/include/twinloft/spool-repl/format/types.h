@@ -1,5 +1,5 @@
-// Units and identifiers of the replicated volume. Each is a type of its own so that a place in the journal is
-// never mistaken for a place on the disk.
+// Units and identifiers of the replicated volume. They are different types, so that the compiler refuses a
+// journal position in place of a block address.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint32_t block_size = 4096;  // bytes; the unit of the arena, the journal and the data
-                                                   // area
+// Bytes of a block: the unit of the arena, the journal and the data area.
+inline constexpr std::uint32_t block_size = 4096;
 
-// Log sequence number: one per extent ever logged. 0 is the state before the first record ("genesis").
+// Log sequence number: the number of an extent since the volume was created. 0: before the first record.
 struct Lsn {
   std::uint64_t v = 0;
   auto operator<=>(const Lsn&) const = default;
@@ -32,19 +32,19 @@ inline Lba operator+(Lba a, std::uint64_t n) {
   return {a.v + n};
 }
 
-// Place in the journal ring as if the ring had no end: bytes since creation. Physical = v % ring size.
+// A position in the journal: bytes written since creation. The offset in the ring is v % ring size.
 struct JournalPos {
   std::uint64_t v = 0;
   auto operator<=>(const JournalPos&) const = default;
 };
 
-// A term of one writer. `counter` orders epochs for people, `id` tells them apart.
+// A term of one writer. `counter` orders epochs for the administrator, `id` identifies an epoch.
 struct Epoch {
   std::uint64_t counter = 0;
   Uuid id;
   auto operator<=>(const Epoch&) const = default;
 };
-// Nobody counts so far. Who names a counter beyond it is wrong, and would have the next one wrap around.
+// No volume reaches this counter. A larger counter is refused, since the next counters would wrap around.
 inline constexpr std::uint64_t epoch_counter_max = std::uint64_t{1} << 62;
 
 using ReplicaId = std::uint32_t;   // 1..64, fixed when the replica is created
@@ -54,7 +54,7 @@ inline ReplicaSet set_of(ReplicaId id) {
   return ReplicaSet{1} << (id - 1);
 }
 
-// A point of one history: equal marks mean that everything up to here is equal.
+// A point of a history. Equal marks mean equal histories up to this point.
 struct LogMark {
   Lsn lsn;
   Hash128 hash;  // body hash of the record that ends at lsn; the volume's genesis hash at lsn 0

@@ -1,6 +1,6 @@
-// Messages between two replicas, and the frame that carries them. docs/formats/wire.md is the description.
+// Messages between two replicas, and their frame. docs/formats/wire.md describes the bytes.
 //
-// A message names the epoch of its sender's primary; core/ refuses what belongs to another one.
+// A message contains the epoch of its sender's primary. core/ refuses messages of another epoch.
 #pragma once
 
 #include <string>
@@ -19,19 +19,19 @@ inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 +
                                                   record_payload_blocks_max * block_size;
 
-// Primary to secondary, first message after the handshake: where are you?
+// From the primary, its first message after the handshake: asks for the end of the secondary's log.
 struct MatchRequest {
   Epoch epoch;
   bool operator==(const MatchRequest&) const = default;
 };
-// Secondary's answer. `tail` is the oldest point that it can name, `last` its newest record.
+// The secondary's answer. `tail` is the oldest point in its journal, `last` its newest record.
 struct MatchState {
   Epoch last_epoch;
   LogMark tail, last;
   Lsn commit;
   bool operator==(const MatchState&) const = default;
 };
-// Primary: do you have this record?
+// From the primary: asks whether the secondary has this record.
 struct Probe {
   LogMark mark;
   bool operator==(const Probe&) const = default;
@@ -41,57 +41,58 @@ struct ProbeReply {
   bool found = false;
   bool operator==(const ProbeReply&) const = default;
 };
-// Primary: our histories are equal up to here; drop what you have beyond it, records follow.
+// From the primary: both histories are equal up to `from`. The secondary cuts its log there, and records
+// follow.
 struct Begin {
   Epoch epoch;
   LogMark from;
-  Lsn holds{};          // what the secondary has acknowledged before, as a member; 0: nothing that counts
-  EpochTable epochs{};  // the primary's table, oldest first: the secondary itself looks whether it may drop
-                        // anything
+  Lsn holds{};          // the secondary has acknowledged up to here as a member of the set. 0: nothing
+  EpochTable epochs{};  // the primary's table. The secondary itself decides whether it may cut its log
   bool operator==(const Begin&) const = default;
 };
-// One body. On the wire: meta length, meta, payload.
+// A record body. On the wire: the length of meta, meta, payload.
 struct RecordMessage {
-  Epoch epoch;                     // the sender's, not necessarily the record's own
+  Epoch epoch;                     // of the sender; the record itself may be of an older epoch
   std::vector<std::byte> meta;     // body meta
   std::vector<std::byte> payload;  // payload blocks
   bool operator==(const RecordMessage&) const = default;
 };
-// Secondary: everything up to `received` is in memory, up to `durable` on disk. Cumulative.
+// From the secondary: it has everything up to `received` in memory, and up to `durable` on the disk.
 struct Ack {
   Epoch epoch;
   Lsn received;
   LogMark durable;
   bool operator==(const Ack&) const = default;
 };
-// Primary: everything up to here is durable on every member of the in-sync set.
+// From the primary: everything up to `mark` is durable on every member of the in-sync set.
 struct Commit {
   Epoch epoch;
   LogMark mark;
   bool operator==(const Commit&) const = default;
 };
-// Either side, before it closes: why it will not go on. Shown to the administrator on both sides.
+// From either side, before it closes the connection: the reason, which the status of both sides shows.
 struct Refuse {
   std::string reason;
-  bool split_brain = false;  // it is for that
+  bool split_brain = false;  // the reason is a split brain
   bool operator==(const Refuse&) const = default;
 };
 
-// Both, first message after the handshake and whenever something of it changes: who am I in this volume?
+// From both sides, as the first message after the handshake and after each change: the replica's own state.
 struct NodeState {
   bool primary = false;
-  bool inconsistent = false;  // a resync into this replica has not been finished
-  bool whole = false;  // its log is not empty, and nothing that it has acknowledged is known to be missing
-  // Inconsistent: up to here the content was the history of `epochs` before that began. nullopt: not known.
+  bool inconsistent = false;  // a resync into this replica is not complete
+  bool whole = false;  // the log is not empty, and is not known to lack writes that it has acknowledged
+  // For `inconsistent`: before the resync, the content was the history of `epochs` up to this point. nullopt:
+  // unknown.
   std::optional<LogPoint> base = LogPoint{};
-  std::uint64_t newest_epoch = 0;  // highest epoch counter ever heard of; a new epoch takes a higher one
-  EpochEntry epoch;                // newest one in the log here; zeros where it holds none
+  std::uint64_t newest_epoch = 0;  // the highest epoch counter that is known; a new epoch has a higher one
+  EpochEntry epoch;                // the newest epoch of the log; zeros for an empty log
   LogMark last;
   Lsn commit;
-  EpochTable epochs{};  // the table here, oldest first: what that epoch came after
+  EpochTable epochs{};  // the table of this replica: the epochs before `epoch`
   bool operator==(const NodeState&) const = default;
 };
-// A secondary that is to be promoted: do not promote yourself, and say whether something speaks against it.
+// From a secondary that wants to be promoted: asks the peer not to promote itself, and whether it objects.
 struct Claim {
   Uuid attempt;
   bool operator==(const Claim&) const = default;
@@ -99,17 +100,18 @@ struct Claim {
 struct ClaimReply {
   Uuid attempt;
   bool granted = false;
-  std::string why;  // where not granted
+  std::string why;  // the objection, if not granted
   bool operator==(const ClaimReply&) const = default;
 };
 
-// Primary: the journals have nothing in common, or no longer. Forget your log, keep in mind that your data
-// area means nothing yet, and go on from my tail; records follow, and among them blocks of the volume: unless
-// `whole` only those that were written behind `since`, if your content is my history up to there or beyond.
+// From the primary: the journals have no record in common. The target drops its log, marks itself
+// Inconsistent, and continues from `from`. Records and blocks of the volume follow. Without `whole`, the
+// blocks are those that were written after `since`, if the target's content includes the primary's history up
+// to `since`.
 struct SyncBegin {
   Epoch epoch;
   LogMark from;
-  Epoch from_epoch;  // of the record that ends there
+  Epoch from_epoch;  // of the record that ends at `from`
   bool whole = true;
   Epoch since_epoch;
   LogMark since;
@@ -119,10 +121,11 @@ struct SyncBegin {
 struct SyncReady {
   Epoch epoch;
   LogMark from;
-  bool whole = true;  // as asked, or the replica cannot vouch for its content at `since`
+  bool whole = true;  // all blocks are needed: the primary asked for it, or the content at `since` is
+                      // uncertain
   bool operator==(const SyncReady&) const = default;
 };
-// Content of the volume as of this place in the stream, newest version.
+// The newest content of blocks, as of this position in the stream of messages.
 struct SyncData {
   Epoch epoch;
   std::uint64_t seq = 0;  // 1, 2, ... on each connection
@@ -130,47 +133,47 @@ struct SyncData {
   std::vector<std::byte> payload;  // of the data extents, in order
   bool operator==(const SyncData&) const = default;
 };
-// Digests of blocks as of this place in the stream: which of them do you not have?
+// Digests of blocks, as of this position in the stream: asks which blocks differ.
 struct SyncCheck {
   Epoch epoch;
   std::uint64_t seq = 0;   // 1, 2, ... on each connection
-  std::uint64_t word = 0;  // blocks 64 * word and the 63 behind it
-  std::uint64_t mask = 0;  // of these, bit 0 the first
+  std::uint64_t word = 0;  // block 64 * word and the next 63
+  std::uint64_t mask = 0;  // of these blocks; bit 0 is the first
   std::vector<Hash128> digests;
   bool operator==(const SyncCheck&) const = default;
 };
-// Target's answer, in the order of the checks.
+// The target's answer: the blocks that differ. In the order of the checks.
 struct SyncDiffer {
   Epoch epoch;
   std::uint64_t seq = 0;
   std::uint64_t mask = 0;
   bool operator==(const SyncDiffer&) const = default;
 };
-// Everything up to `seq` that was not declined is durable in the data area, and the same `seq` again says
-// that its disk goes on; or `seq` is declined: send it again later.
+// From the target: everything up to `seq`, without declined messages, is durable in the data area. The same
+// `seq` again means that its disk makes progress. Or: `seq` is declined, and has to be sent again later.
 struct SyncAck {
   Epoch epoch;
   std::uint64_t seq = 0;
   bool declined = false;
   bool operator==(const SyncAck&) const = default;
 };
-// All of the volume was sent; once everything up to `until` is committed here, the content means something
-// again.
+// From the primary: the whole volume was sent. The target is consistent once everything up to `until` is
+// committed.
 struct SyncEnd {
   Epoch epoch;
   Lsn until;
   bool operator==(const SyncEnd&) const = default;
 };
-// How far the resync is, for the target's status; nothing rests on it.
+// The progress of the resync, for the target's status alone.
 struct SyncProgress {
   Epoch epoch;
-  std::uint64_t done = 0, total = 0;  // blocks, sent or found equal
+  std::uint64_t done = 0, total = 0;  // blocks that were sent or found equal
   bool operator==(const SyncProgress&) const = default;
 };
 inline constexpr std::uint32_t sync_extents_max = 512;
 
-// Either side, of a block that its own data area does not give: what does it hold? The answer is committed
-// content, of a moment at which at least everything up to `after` was committed.
+// From either side, for a block that it cannot read from its own data area: asks for the block's content. The
+// answer is committed content, at a moment when at least everything up to `after` was committed.
 struct FetchBlock {
   Epoch epoch;
   std::uint64_t seq = 0;  // ascending on each connection
@@ -178,14 +181,14 @@ struct FetchBlock {
   Lsn after;
   bool operator==(const FetchBlock&) const = default;
 };
-// The newest committed content as of `as_of`; or it cannot be had here.
+// The newest committed content as of `as_of`, or `nothing` if this replica cannot supply it.
 struct FetchedBlock {
   enum class Kind : std::uint8_t { nothing = 0, data = 1, zeros = 2 };
   Epoch epoch;
   std::uint64_t seq = 0;
   Kind kind = Kind::nothing;
   Lsn as_of;
-  std::vector<std::byte> content;  // of `data`: one block
+  std::vector<std::byte> content;  // one block, for `data`
   bool operator==(const FetchedBlock&) const = default;
 };
 
@@ -194,8 +197,8 @@ using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Be
                                  SyncAck, SyncEnd, SyncCheck, SyncDiffer, SyncProgress, FetchBlock,
                                  FetchedBlock>;
 
-// Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage
-// alternatives.
+// Types 1 to 31 are messages of the handshake and of liveness, which only net/ uses. Types from 32 on are the
+// alternatives of PeerMessage.
 enum class WireType : std::uint16_t {
   hello = 1,
   proof = 2,
@@ -211,7 +214,8 @@ struct WireHeader {
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_crc = 0;
 };
-// Exactly wire_header_bytes: magic, version, type, length, CRC32C of the payload.
+// Magic, version, type, length, and CRC32C of the payload. out: of wire_header_bytes bytes. Errors of
+// decoding: Errc::corrupt, or Errc::conflict for another version.
 void encode_wire_header(const WireHeader& header, MutableByteSpan out);
 Result<WireHeader> decode_wire_header(ByteSpan in);
 
@@ -220,7 +224,7 @@ std::uint16_t wire_type(const PeerMessage& message);
 void encode_peer_message(const PeerMessage& message, std::vector<std::byte>& out);
 Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload);
 
-// The part of a record message before its body, for senders that send the body from where it lies.
+// Appends the part of a record message before its body, for a sender that does not copy the body.
 void encode_record_prefix(const Epoch& epoch, std::uint32_t meta_bytes, std::vector<std::byte>& out);
 inline constexpr std::uint32_t record_prefix_bytes = 28;
 

@@ -1,5 +1,5 @@
-// A file or block device used synchronously: by `create`, by recovery and by the offline tools, before or
-// after the event loop. The simulator has one of its own.
+// A file or block device with synchronous access, for `create`, recovery and the offline tools: before and
+// after the event loop runs. The simulator has its own implementation.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ class BlockFile {
   virtual Status write_zeros(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Status sync() = 0;  // everything written before is durable
 
-  // Several at once, in any order; the first error ends it, with the others done or not. One after the other
-  // unless a file knows better.
+  // Transfers several pieces, in any order and possibly in parallel. After an error, any of the other pieces
+  // may have been transferred. By default, one piece after the other.
   struct Piece {
     std::uint64_t offset;
-    MutableByteSpan memory;  // only read from by write_all()
+    MutableByteSpan memory;  // write_all() does not change it
   };
   virtual Status read_all(std::span<const Piece> pieces) {
     for (const Piece& p : pieces) TL_TRY(read(p.offset, p.memory));

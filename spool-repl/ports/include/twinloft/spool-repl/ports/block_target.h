@@ -1,7 +1,7 @@
-// What a front end (export/) drives: a volume as a block device with a volatile write cache.
+// A volume as a block device with a volatile write cache: the interface of the front ends (export/).
 //
-// Everything here happens on the volume's owner thread. Nothing is allocated per request by the target; a
-// front end preallocates its requests.
+// All calls are on the volume's owner thread. The target allocates no memory for a request, and a front end
+// allocates its requests in advance.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,29 @@ namespace twinloft::repl::ports {
 
 enum class IoOp : std::uint8_t {
   read,          // fills `data`
-  write,         // takes `data`; done once in memory and ordered (with `fua`: once durable, as after a flush)
-  flush,         // done once every request completed before its submission is durable as the protocol says
-  trim,          // the range reads back as zeros afterwards
-  write_zeroes,  // the same, with `fua` as for write
+  write,         // done once `data` is in memory and ordered; with `fua`, once it is durable as after a flush
+  flush,         // done once every request that was done before its submission is durable, as of the protocol
+  trim,          // the range reads as zeros afterwards
+  write_zeroes,  // as trim; with `fua` as for write
 };
 
-// One request. The front end owns it and keeps it and `data` alive and unchanged until `done` is called; the
-// target calls `done` exactly once, possibly before submit() returns. Requests may complete in any order.
+// A request, owned by the front end. The request and `data` stay valid and unchanged until `done` is called.
+// The target calls `done` exactly once, possibly before submit() returns. Requests may complete in any order.
 struct IoRequest {
   IoOp op = IoOp::read;
   bool fua = false;
-  std::uint64_t offset = 0;   // bytes; any alignment; offset + length <= size_bytes(), checked by the front
-                              // end
-  std::uint32_t length = 0;   // bytes; of `data` for read and write; at most max_length for them, any for the
-                              // others
-  std::byte* data = nullptr;  // read from for write, written to for read
-  int error = 0;              // errno of the outcome, set before `done`; 0: success
+  std::uint64_t offset = 0;   // bytes, of any alignment. The front end checks offset + length <= size_bytes()
+  std::uint32_t length = 0;   // bytes; at most io_max_length for read and write
+  std::byte* data = nullptr;  // `length` bytes, for read and write
+  int error = 0;              // errno, set before `done`; 0: success
   void (*done)(IoRequest&) = nullptr;
-  void* owner = nullptr;      // the front end's own
-  IoRequest* next = nullptr;  // the target's, while it holds the request
-  std::uint64_t tag = 0;      // the target's, while it holds the request
+  void* owner = nullptr;      // for the front end
+  IoRequest* next = nullptr;  // for the target, until `done`
+  std::uint64_t tag = 0;      // for the target, until `done`
 };
 
-inline constexpr std::uint32_t io_max_length = 1u << 20;  // bytes of one read or write; front ends split or
-                                                          // refuse more
+// Bytes of a read or write. Front ends split or refuse longer requests.
+inline constexpr std::uint32_t io_max_length = 1u << 20;
 
 class BlockTarget {
  public:
