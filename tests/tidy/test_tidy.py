@@ -61,7 +61,7 @@ class IncludeEdges(TidyTest):
     def test_allowed(self):
         self.good("argv/src/a.cc", '#include "twinloft/base/fd.h"\n#include "twinloft/argv/argv.h"\n')
         self.good("lmtpd/delivery/src/a.cc", '#include "twinloft/argv/argv.h"\n#include "twinloft/lmtpd/session/m.h"\n')
-        self.good("lmtpd/userdb/src/a.cc", '#include "twinloft/lmtpd/session/model.h"\n')
+        self.good("lmtpd/userdb/src/a.cc", '#include "twinloft/lmtpd/policy/user.h"\n')
         self.good("lmtpd/app/main.cc", '#include "twinloft/lmtpd/net/a.h"\n#include "twinloft/lmtpd/delivery/b.h"\n')
         self.good("spool-repl/daemon/src/a.cc", '#include "twinloft/spool-repl/core/a.h"\n#include "twinloft/spool-repl/io/b.h"\n')
         self.good("bench/mailbench/src/a.cc", '#include "twinloft/mailbench/a.h"\n#include "twinloft/base/a.h"\n')

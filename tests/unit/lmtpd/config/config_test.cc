@@ -508,7 +508,7 @@ const Wrong wrong[] = {
     {"[agent.lda]\ncommand = \"x\"\n", "must be an absolute path"},
     {"[agent.lda]\ncommand = \"/bin/x\"\nsyncs = \"yes\"\n", "agent.lda.syncs: expected true or false"},
     {"[agent.lda]\ncommand = \"/bin/x\"\n[agent.lda.exits]\n300 = \"451 4.3.0\"\n", "exit code 300"},
-    {"[agent.lda]\ncommand = \"/bin/x\"\n[agent.lda.exits]\n1 = \"251 2.0.0\"\n", "is no reply"},
+    {"[agent.lda]\ncommand = \"/bin/x\"\n[agent.lda.exits]\n1 = \"251 2.0.0\"\n", "is not a reply"},
     {"[agent]\nlda = 5\n", "agent.lda: expected a section [agent.lda]"},
     {"[agent.maildir]\ncommand = \"/bin/x\"\n", "\"maildir\" is the built-in agent"},
 };
