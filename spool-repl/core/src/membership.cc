@@ -25,7 +25,7 @@ void Membership::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, const Groun
 }
 
 bool Membership::begin_epoch_behind(std::uint64_t counter) {
-  if (v_.config.arbiter != Arbiter::manual || change_) return false;
+  if (v_.config.arbiter != Arbiter::manual || change_ || term_.lost()) return false;
   std::uint32_t kept = term_.logged() ? 0 : term_.flags() & (epoch_by_force | epoch_lossy);
   begin_epoch({counter + 1, Uuid::generate(v_.random)}, term_.in_sync(), {kept, mark_of(term_.epoch())});
   return true;

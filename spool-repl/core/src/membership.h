@@ -32,7 +32,8 @@ class Membership {
   // A promotion: this, then begin_epoch(). `value`: what the arbiter holds, where there is one.
   void take_office(ReplicaSet in_sync, std::optional<EpochValue> value);
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, const Grounds& grounds);
-  // A replica holds an epoch with this counter that nobody here knows. False: no epoch may begin now.
+  // A replica holds an epoch with this counter that nobody here knows. False: no epoch may begin now, or
+  // this primary is lost.
   bool begin_epoch_behind(std::uint64_t counter);
   void log_epoch_if_due();
 

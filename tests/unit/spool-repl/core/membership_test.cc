@@ -186,6 +186,15 @@ TEST_F(MembershipTest, AnEpochThatNobodyKnowsIsOutdoneByAManualPrimaryOnly) {
   EXPECT_EQ(out().arbiter_requests[1].desired.epoch.counter, 9u);
 }
 
+// The primary that has taken over holds that epoch, and would have to yield to a node that serves nobody.
+TEST_F(MembershipTest, ALostPrimaryOutdoesNoEpoch) {
+  make(with_peers({2, 3}));
+  start(all);
+  membership->lose("replica 2 is primary");
+  EXPECT_FALSE(membership->begin_epoch_behind(8));
+  EXPECT_EQ(term().epoch().counter, 1u);
+}
+
 TEST_F(MembershipTest, ASuspensionIsToldOnceAndFailsTheDeviceOnlyWhereSomebodyWaits) {
   Config c = with_peers({2});
   c.suspend_timeout = std::chrono::seconds(10);
