@@ -12,7 +12,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "../temporary_directory.h"
+#include "../../support/temporary_directory.h"
 #include "lmtp_client.h"
 
 namespace twinloft::lmtpd {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "../temporary_directory.h"
+#include "../../support/temporary_directory.h"
 #include "fakes.h"
 #include "lmtp_client.h"
 #include "twinloft/lmtpd/net/server.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "../temporary_directory.h"
+#include "../../support/temporary_directory.h"
 #include "sources.h"
 
 namespace twinloft::lmtpd {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "../temporary_directory.h"
+#include "../../support/temporary_directory.h"
 #include "sources.h"
 #include "twinloft/base/fd.h"
 

@@ -8,7 +8,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,34 +16,21 @@
 #include "../../support/loopback.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/control/control.h"
-#include "twinloft/spool-repl/daemon/volume_runner.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
+#include "volume_on_files.h"
 
 namespace twinloft::repl::daemon {
 namespace {
 
-struct CheckTest : testing::Test {
+struct CheckTest : testing::Test, VolumeOnFiles {
   CheckTest() {
-    const char* tmp = std::getenv("TMPDIR");
-    where = std::string(tmp ? tmp : "/tmp") + "/tl-check-XXXXXX";
-    EXPECT_NE(mkdtemp(where.data()), nullptr);
-    s.name = "mail";
-    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
-    s.replica = 1;
-    s.size = 16u << 20;
-    s.journal_size = 32u << 20;
-    s.data = where + "/data";
-    s.journal = where + "/journal";
-    auto made = create_volume(s);
-    EXPECT_TRUE(made) << made.error().message;
-    s.arena = 64u << 20;
+    s.arena = 64 * mib;
     s.listen = "0.0.0.0:7710";
     s.peers.push_back({2, "192.0.2.2:7710", core::Protocol::C});
     s.secret_file = file("secret", "sixteen letters and more\n");
     s.nbd_listen = "unix:/run/x.sock";
   }
-  ~CheckTest() override { std::filesystem::remove_all(where); }
   std::string file(const std::string& name, const std::string& text, mode_t mode = 0600) {
     std::ofstream(where + "/" + name) << text;
     EXPECT_EQ(::chmod((where + "/" + name).c_str(), mode), 0);
@@ -58,8 +44,6 @@ struct CheckTest : testing::Test {
     for (const auto& t : texts) result << "\n" << t;
     return result;
   }
-  std::string where;
-  VolumeSettings s;
 };
 
 TEST_F(CheckTest, Good) {

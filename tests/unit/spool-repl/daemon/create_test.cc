@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,32 +14,13 @@
 #include "contents.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/daemon/check.h"
-#include "twinloft/spool-repl/daemon/volume_runner.h"
 #include "twinloft/spool-repl/format/superblock.h"
+#include "volume_on_files.h"
 
 namespace twinloft::repl::daemon {
 namespace {
 
-constexpr std::uint64_t mib = 1u << 20;
-
 struct CreateTest : testing::Test {
-  CreateTest() {
-    const char* tmp = std::getenv("TMPDIR");
-    where = std::string(tmp ? tmp : "/tmp") + "/tl-create-XXXXXX";
-    EXPECT_NE(mkdtemp(where.data()), nullptr);
-    s.name = "mail";
-    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
-    s.replica = 1;
-    s.size = 16 * mib;
-    s.journal_size = 32 * mib;
-    s.data = where + "/data";
-    s.journal = where + "/journal";
-    s.archive = where;
-  }
-  ~CreateTest() override {
-    devices.clear();  // autoclear: the last close detaches
-    std::filesystem::remove_all(where);
-  }
   void SetUp() override { ASSERT_EQ(::geteuid(), 0u) << "needs root"; }
 
   std::string device(const std::string& name, std::uint64_t bytes) {
@@ -99,9 +79,10 @@ struct CreateTest : testing::Test {
     return testing::AssertionSuccess();
   }
 
-  std::string where;
-  std::vector<Fd> devices;
-  VolumeSettings s;
+  TemporaryDirectory directory;
+  const std::string& where = directory.path();
+  std::vector<Fd> devices;  // autoclear: the last close detaches, before the directory goes
+  VolumeSettings s = small_volume(where);
 };
 
 TEST_F(CreateTest, AVolumeOfAnotherSize) {

@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "../../support/temporary_directory.h"
 
 namespace twinloft::repl::daemon {
 namespace {
@@ -18,21 +19,14 @@ class SetClock final : public Clock {
 };
 
 struct EventLogTest : testing::Test {
-  EventLogTest() {
-    const char* tmp = std::getenv("TMPDIR");
-    directory = std::string(tmp ? tmp : "/tmp") + "/tl-events-XXXXXX";
-    EXPECT_NE(mkdtemp(directory.data()), nullptr);
-    path = directory + "/mail.events";
-  }
-  ~EventLogTest() override { std::filesystem::remove_all(directory); }
-
   static Event event(std::string kind, std::string text) {
     return {0, {}, std::move(kind), true, 2, 7, std::move(text)};
   }
   std::unique_ptr<EventLog> open() { return std::make_unique<EventLog>(path, "mail", clock); }
 
   SetClock clock;
-  std::string directory, path;
+  TemporaryDirectory directory;
+  std::string path = directory / "mail.events";
 };
 
 TEST_F(EventLogTest, IsKnownAfterARestart) {
@@ -127,7 +121,7 @@ TEST_F(EventLogTest, ATextCanNotForgeALine) {
 
 // The directory is missing: the volume goes on, and the memory still knows.
 TEST_F(EventLogTest, WorksWithoutAFile) {
-  EventLog log(directory + "/missing/mail.events", "mail", clock);
+  EventLog log(directory / "missing/mail.events", "mail", clock);
   EXPECT_TRUE(log.add(event("role", "replica 1 is Primary")));
   EXPECT_EQ(log.last_number(), 1u);
 }

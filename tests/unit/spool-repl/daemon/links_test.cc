@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
 #include "twinloft/spool-repl/io/uring_loop.h"
 
 namespace twinloft::repl::daemon {

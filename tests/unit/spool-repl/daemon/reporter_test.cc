@@ -2,28 +2,23 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include "../../support/temporary_directory.h"
 
 namespace twinloft::repl::daemon {
 namespace {
 
 struct ReporterTest : testing::Test {
   ReporterTest() {
-    const char* tmp = std::getenv("TMPDIR");
-    where = std::string(tmp ? tmp : "/tmp") + "/tl-reporter-XXXXXX";
-    EXPECT_NE(mkdtemp(where.data()), nullptr);
     settings.name = "mail";
-    settings.archive = where;
+    settings.archive = directory.path();
     reporter = std::make_unique<Reporter>(settings, clock);
   }
-  ~ReporterTest() override { std::filesystem::remove_all(where); }
   std::vector<Event> stored() {
     reporter.reset();  // after what was added is in the file
     return load_events(events_path(settings));
   }
   OsClock clock;
-  std::string where;
+  TemporaryDirectory directory;
   VolumeSettings settings;
   std::unique_ptr<Reporter> reporter;
 };

@@ -7,18 +7,13 @@
 #include <condition_variable>
 #include <filesystem>
 
+#include "../../support/temporary_directory.h"
 #include "twinloft/spool-repl/control/control.h"
 
 namespace twinloft::repl::daemon {
 namespace {
 
 struct VolumeSupervisorTest : testing::Test {
-  VolumeSupervisorTest() {
-    const char* tmp = std::getenv("TMPDIR");
-    where = std::string(tmp ? tmp : "/tmp") + "/tl-super-XXXXXX";
-    EXPECT_NE(mkdtemp(where.data()), nullptr);
-  }
-  ~VolumeSupervisorTest() override { std::filesystem::remove_all(where); }
   VolumeSettings settings(const std::string& name) {
     VolumeSettings s;
     s.name = name;
@@ -46,7 +41,8 @@ struct VolumeSupervisorTest : testing::Test {
     return control::ask(s.control, what, std::chrono::seconds(20));
   }
 
-  std::string where;
+  TemporaryDirectory directory;
+  const std::string& where = directory.path();
   std::mutex mutex;
   std::condition_variable changed;
 };

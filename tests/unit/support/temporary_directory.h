@@ -1,4 +1,4 @@
-// A directory that goes when the test does.
+// A directory that is removed at the end of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <string>
 
-namespace twinloft::lmtpd {
+namespace twinloft {
 
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "tllmtpd.XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "tl-test-XXXXXX").string();
     EXPECT_NE(::mkdtemp(name.data()), nullptr);
     path_ = name;
   }
@@ -22,10 +22,11 @@ class TemporaryDirectory {
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
   std::string path_;
 };
 
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft
