@@ -28,7 +28,7 @@ struct DiskShell::Op {
 };
 
 DiskShell::DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
-                     std::function<void(core::Event)> report)
+                     std::function<void(core::Event&&)> report)
     : loop_(loop), journal_(journal), data_(data), report_(std::move(report)), zeros_(zero_chunk_bytes) {}
 
 DiskShell::~DiskShell() = default;

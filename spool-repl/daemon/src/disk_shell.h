@@ -19,7 +19,7 @@ class DiskShell {
  public:
   // report: called on the loop's thread, and never within perform().
   DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
-            std::function<void(core::Event)> report);
+            std::function<void(core::Event&&)> report);
   ~DiskShell();
 
   void perform(const core::JournalWrite& write);
@@ -46,7 +46,7 @@ class DiskShell {
   io::UringLoop& loop_;
   io::DirectFile& journal_;
   io::DirectFile& data_;
-  std::function<void(core::Event)> report_;
+  std::function<void(core::Event&&)> report_;
   journal::AlignedBuffer zeros_;
   bool zeros_are_written_ = false;  // the data area can neither punch holes nor zero a range
   std::vector<std::unique_ptr<Op>> ops_;

@@ -14,7 +14,7 @@ namespace twinloft::repl::daemon {
 
 class Links {
  public:
-  using Step = std::function<void(core::Event)>;
+  using Step = std::function<void(core::Event&&)>;
   using Trouble = std::function<void(ReplicaId peer, const std::string& text)>;
   // step: gets the input of the links. Connects and listens from now on. Errors: the addresses, or the file
   // with the secret.

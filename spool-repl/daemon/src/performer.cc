@@ -15,7 +15,7 @@ Performer::Performer(Parts parts)
             parts_.reporter.say("resync-progress", std::move(text), false, peer);
           }),
       disk_(parts_.loop, parts_.volume.storage.journal, parts_.volume.storage.data,
-            [this](core::Event e) { parts_.volume.core->step(std::move(e)); }),
+            [this](core::Event&& e) { parts_.volume.core->step(std::move(e)); }),
       archiver_(std::make_unique<Archiver>(parts_.loop, parts_.volume.storage.journal.fd.get(),
                                            state_directory(parts_.settings), parts_.settings.name)) {}
 

@@ -72,11 +72,10 @@ Status ServedVolume::open() {
 
 Status ServedVolume::join_parts() {
   const Superblock& superblock = opened_->superblock;
-  requests_ = std::make_unique<ClientRequests>(*loop_, superblock.volume_blocks * block_size,
-                                               [this](core::Event&& e) { core().step(std::move(e)); });
+  auto step = [this](core::Event&& e) { core().step(std::move(e)); };
+  requests_ = std::make_unique<ClientRequests>(*loop_, superblock.volume_blocks * block_size, step);
   front_ends_ = std::make_unique<FrontEndLife>(*loop_, *this);
   stopper_ = std::make_unique<Stopper>(*loop_, *this);
-  auto step = [this](core::Event e) { core().step(std::move(e)); };
   TL_TRY_ASSIGN(auto store,
                 arbiter::make_store(settings_.arbiter, superblock.volume, superblock.replica, clock_));
   std::unique_ptr<ArbiterWatch> arbiter;
