@@ -69,6 +69,7 @@ void Checkpointer::advance() {
 
 void Checkpointer::start() {
   phase_ = Phase::writing;
+  portions_begun_++;
   RecordNo end = v_.log.committed_end();
   sync_this_round_ = false;
   if (!under_way()) {
@@ -301,6 +302,7 @@ void Checkpointer::finish() {
   v_.counters.checkpoints++;
   if (!last_portion_) return;
   done_ = begun_;
+  portions_home_ = portions_begun_;
   v_.digests_exact = v_.digests_exact || !v_.distrusts_disk;
 }
 

@@ -41,6 +41,11 @@ class Checkpointer {
   // A round writes home what the committed image held when it began, in one portion or several.
   std::uint64_t rounds_begun() const { return begun_; }
   std::uint64_t rounds_done() const { return done_; }
+  // Content that comes into the committed image now is durable in the data area when portions_home() has
+  // reached this number. It may be in a later portion of the round under way, which leaves nothing for the
+  // next one.
+  std::uint64_t next_portion() const { return portions_begun_ + 1; }
+  std::uint64_t portions_home() const { return portions_home_; }
   std::uint64_t steps_done() const { return steps_done_; }  // operations of all rounds that have ended
 
  private:
@@ -80,6 +85,7 @@ class Checkpointer {
   Phase phase_ = Phase::idle;
   bool requested_ = false, all_requested_ = false, sync_requested_ = false, sync_this_round_ = false;
   std::uint64_t begun_ = 0, done_ = 0, steps_done_ = 0;
+  std::uint64_t portions_begun_ = 0, portions_home_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   bool last_portion_ = true;
   std::vector<Item> items_;

@@ -70,8 +70,7 @@ std::string ResyncTarget::take(SyncData& m) {
     }
     for (std::uint32_t i = 0; i < e.blocks; ++i, from += block_size) put(e.lba + i, from, serial);
   }
-  // A round that is under way has its blocks already: the next one takes these.
-  f->flow.flying.push_back({m.seq, checkpointer_.rounds_begun() + 1});
+  f->flow.flying.push_back({m.seq, checkpointer_.next_portion()});
   return "";
 }
 
@@ -223,7 +222,7 @@ void ResyncTarget::advance() {
   if (!f) return;
   start_check(*f);
   Flow& flow = f->flow;
-  for (; !flow.flying.empty() && flow.flying.front().second <= checkpointer_.rounds_done();
+  for (; !flow.flying.empty() && flow.flying.front().second <= checkpointer_.portions_home();
        flow.flying.pop_front())
     flow.durable = flow.flying.front().first;
   if (!flow.flying.empty()) checkpointer_.request();

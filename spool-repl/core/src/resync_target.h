@@ -63,8 +63,8 @@ class ResyncTarget {
   // Between this replica and one source.
   struct Flow {
     Source source;
-    // Data that is not known to be durable in the data area: its number, and the checkpoint round that brings
-    // it there.
+    // Data that is not known to be durable in the data area: its number, and the checkpoint's portion that
+    // brings it there.
     std::deque<std::pair<std::uint64_t, std::uint64_t>> flying;
     std::uint64_t last = 0, durable = 0, acked = 0;  // numbers
     Progress progress;

@@ -15,6 +15,7 @@ namespace twinloft::repl::core {
 inline Config of_two() {
   Config c;
   c.send_window_bytes = 4u << 20;
+  c.zero_blocks_a_round = 256;
   c.peers = {{1, Protocol::C}};
   return c;
 }

@@ -54,6 +54,22 @@ TEST_F(ResyncTargetTest, ContentIsAcknowledgedOnceItIsHome) {
   EXPECT_TRUE(sent<SyncAck>().empty()) << "once";
 }
 
+// A later portion of the round under way has written it home, and the next round finds nothing to write.
+TEST_F(ResyncTargetTest, ContentThatComesBetweenTwoPortionsOfZerosIsAcknowledged) {
+  v.distrusts_disk = true;  // so that zeros are written where there are zeros
+  ASSERT_EQ(take({epoch(3), 1, {{Lba{0}, 512, ExtentKind::zeros}}, {}}), "");
+  target.advance();
+  checkpointer.advance();
+  ASSERT_EQ(checkpointer.rounds_begun(), 1u);
+  ASSERT_EQ(take(content(2, 900, 7)), "");
+  advance();
+  EXPECT_EQ(data[900 * block_size], std::byte{7});
+  target.flush_messages();
+  auto acks = sent<SyncAck>();
+  ASSERT_FALSE(acks.empty());
+  EXPECT_EQ(acks.back().seq, 2u);
+}
+
 TEST_F(ResyncTargetTest, ContentOfAnotherTimeIsRefused) {
   SyncData other = content(1, 5, 7);
   other.epoch = epoch(4);
