@@ -210,7 +210,7 @@ void Membership::add_those_that_caught_up() {
 }
 
 void Membership::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
-  TL_CHECK(!change_ && !doubted_ && settled() && !term_.lost());
+  TL_CHECK(settled() && !term_.lost());
   TL_CHECK((set & set_of(v_.sb.replica)) != 0);
   EpochValue desired{{std::max(term_.epoch().counter, after) + 1, Uuid::generate(v_.random)},
                      v_.sb.replica,

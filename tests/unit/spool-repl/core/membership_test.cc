@@ -186,6 +186,26 @@ TEST_F(MembershipTest, AnEpochThatNobodyKnowsIsOutdoneByAManualPrimaryOnly) {
   EXPECT_EQ(out().arbiter_requests[1].desired.epoch.counter, 9u);
 }
 
+TEST_F(MembershipTest, AChangeThatIsDueWhileTheArbiterIsAskedAnswersTheDoubtToo) {
+  Config c = with_peers({2});
+  c.arbiter = Arbiter::external;
+  make(c);
+  EpochValue value = held(set_of(1) | set_of(2));
+  start(set_of(1) | set_of(2), value);
+  membership->ask_whether_granted(8);
+  parts->peer(2).disconnect();
+  membership->consider_change();
+  check();
+  ASSERT_EQ(out().arbiter_requests.size(), 2u);
+  EXPECT_FALSE(out().arbiter_requests[1].read);
+  EXPECT_EQ(out().arbiter_requests[1].desired.in_sync, set_of(1));
+  membership->on_arbiter({out().arbiter_requests[0].token, Outcome::granted, value, ""});
+  EXPECT_EQ(out().arbiter_requests.size(), 2u) << "nobody waits for the first answer any more";
+  answer(Outcome::granted);
+  EXPECT_EQ(term().in_sync(), set_of(1));
+  check();
+}
+
 // The primary that has taken over holds that epoch, and would have to yield to a node that serves nobody.
 TEST_F(MembershipTest, ALostPrimaryOutdoesNoEpoch) {
   make(with_peers({2, 3}));
