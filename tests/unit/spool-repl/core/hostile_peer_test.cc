@@ -11,6 +11,8 @@ struct HostilePeer : RolesTest {
   SeededRandom dice{1};
   std::vector<std::vector<PeerMessage>> said;  // by each replica, some time
   int changed = 0;
+  std::optional<EpochValue> held;     // by the arbiter
+  std::vector<std::size_t> answered;  // questions of each replica, or given up with its process
 
   bool one_in(std::uint64_t n) { return dice.below(n) == 0; }
 
@@ -77,6 +79,18 @@ struct HostilePeer : RolesTest {
       for (const ClosePeer& c : std::exchange(node(id).closed, {}))
         if (up[{std::min(id, c.peer), std::max(id, c.peer)}]) disconnect(id, c.peer);
   }
+  // The arbiter tells the truth, or the answer is lost.
+  bool ask_arbiter(ReplicaId id) {
+    std::size_t asked = node(id).arbiter_requests.size();
+    if (answered[id - 1] == asked || !one_in(4)) return false;
+    answered[id - 1] = asked;
+    ArbiterRequest r = node(id).arbiter_requests.back();
+    bool equal = r.read || r.expected == held;
+    if (equal && !r.read) held = r.desired;
+    Outcome outcome = one_in(5) ? Outcome::unknown : equal ? Outcome::granted : Outcome::refused;
+    node(id).step(ArbiterAnswer{r.token, outcome, held, "no answer"});
+    return true;
+  }
   void converse(std::uint64_t lies, int most) {
     for (bool moved = true; moved && most > 0;) {
       moved = false;
@@ -92,6 +106,7 @@ struct HostilePeer : RolesTest {
           end_refused();
         }
         for (std::uint64_t n = dice.below(6); n > 0 && node(from).complete_one(); --n) moved = true, --most;
+        if (ask_arbiter(from)) moved = true, --most;
       }
     }
   }
@@ -119,6 +134,7 @@ struct HostilePeer : RolesTest {
         for (ReplicaId peer = 1; peer <= nodes.size(); ++peer)
           if (peer != id && up[{std::min(id, peer), std::max(id, peer)}]) disconnect(id, peer);
         ASSERT_NO_FATAL_FAILURE(restart(id));
+        answered[id - 1] = node(id).arbiter_requests.size();
         break;
       case 6:
       case 7:
@@ -134,11 +150,13 @@ struct HostilePeer : RolesTest {
     }
   }
   void checkpoint_begin(ReplicaId id) { node(id).step(CheckpointNow{}); }
-  void run(std::uint64_t seed) {
+  void run(std::uint64_t seed, Arbiter arbiter) {
     dice = SeededRandom(seed);
     std::size_t count = 2 + dice.below(2);
-    make(count, Arbiter::manual, one_in(2) ? OnPeerLoss::go_on : OnPeerLoss::suspend);
+    make(count, arbiter, one_in(2) ? OnPeerLoss::go_on : OnPeerLoss::suspend);
     said.assign(count, {});
+    held.reset();
+    answered.assign(count, 0);
     connect_all();
     converse(0, 400);
     node(1).step(Promote{77, false});
@@ -152,19 +170,26 @@ struct HostilePeer : RolesTest {
             if (!up[{a, b}]) connect(a, b);
     }
   }
+  void run_all(Arbiter arbiter) {
+    const char* set = std::getenv("TWINLOFT_HOSTILE_SEEDS");
+    std::uint64_t seeds = set ? std::strtoull(set, nullptr, 10) : 150;
+    const char* from = std::getenv("TWINLOFT_HOSTILE_FIRST");
+    std::uint64_t first = from ? std::strtoull(from, nullptr, 10) : 1;
+    for (std::uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed) {
+      SCOPED_TRACE(fmt::format("seed {}", seed));
+      if (set) std::fprintf(stderr, "seed %llu\r", static_cast<unsigned long long>(seed));
+      run(seed, arbiter);
+    }
+    EXPECT_GT(changed, 100);
+  }
 };
 
 TEST_F(HostilePeer, NothingThatItSaysEndsTheProcess) {
-  const char* set = std::getenv("TWINLOFT_HOSTILE_SEEDS");
-  std::uint64_t seeds = set ? std::strtoull(set, nullptr, 10) : 150;
-  const char* from = std::getenv("TWINLOFT_HOSTILE_FIRST");
-  std::uint64_t first = from ? std::strtoull(from, nullptr, 10) : 1;
-  for (std::uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    if (set) std::fprintf(stderr, "seed %llu\r", static_cast<unsigned long long>(seed));
-    run(seed);
-  }
-  EXPECT_GT(changed, 100);
+  run_all(Arbiter::manual);
+}
+
+TEST_F(HostilePeer, NothingThatItSaysEndsTheProcessOfAReplicaWithAnArbiter) {
+  run_all(Arbiter::external);
 }
 
 }  // namespace
