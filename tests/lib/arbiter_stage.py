@@ -1,5 +1,4 @@
 """A replicated volume whose roles an arbiter decides: the common parts of the tests of arbiters."""
-import nbd
 import twinloft as tl
 from twinloft import Failed, expect, wait_for
 
@@ -43,19 +42,6 @@ class ArbiterStage:
     def cable(self, up, node="b"):
         """Plugs or pulls the cable between the nodes, at this node's own interface."""
         tl.run("ip", "-n", self.v.ns[node], "link", "set", "tl0", "up" if up else "down")
-
-    def client(self, node):
-        h = nbd.NBD()
-        h.connect_uri(wait_for(lambda: (s := self.v.status(node)) and s["nbd"], f"the export of {node}"))
-        return h
-
-    def check(self, node, content):
-        """content: the value of each byte of a block, by block."""
-        h = self.client(node)
-        for block, value in content.items():
-            got = h.pread(BLOCK, block * BLOCK)
-            expect(got == bytes([value]) * BLOCK, f"block {block} on {node} holds {got[:1]!r}..., not {value}")
-        h.shutdown()
 
 
 def put(h, block, value):

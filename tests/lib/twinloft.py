@@ -393,6 +393,26 @@ protocol = "{link(node, peer)}"
         return wait_for(lambda: (s := self.status("a")) and s["role"] == "Primary" and not s["suspended"] and s,
                         "the primary to be promoted, and its peer to be connected")
 
+    def in_sync(self, node="a"):
+        """Waits until both replicas are in sync, and this node is primary. Returns its status."""
+        return wait_for(lambda: (s := self.status(node)) and s["role"] == "Primary" and s["in_sync"] == [1, 2] and not s["suspended"] and
+                        s["peers"][0]["disk"] == "UpToDate" and s, f"both in sync, {node} primary")
+
+    def client(self, node="a"):
+        """A connection to the node's export over NBD, once the node has one."""
+        import nbd  # programs without such a connection do not need the library
+        h = nbd.NBD()
+        h.connect_uri(wait_for(lambda: (s := self.status(node)) and s["nbd"], f"the export of {node}"))
+        return h
+
+    def expect_content(self, node, content, block_bytes=4096):
+        """content: the value of each byte of a block, by block."""
+        h = self.client(node)
+        for block, value in content.items():
+            got = h.pread(block_bytes, block * block_bytes)
+            expect(got == bytes([value]) * block_bytes, f"block {block} on {node} holds {got[:1]!r}..., not {value}")
+        h.shutdown()
+
     def device(self, node="a"):
         # The link of a killed process stays until the next process has its device.
         wait_for(lambda: (s := self.status(node)) and s["device"] and self.device_link(node).exists() or self.nodes[node].check_alive(),
