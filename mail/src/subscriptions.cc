@@ -7,6 +7,7 @@ namespace twinloft::mail {
 namespace {
 
 constexpr std::string_view version_2 = "V\t2\n";
+constexpr std::int64_t lock_stale_seconds = 30;
 
 bool has_line(std::string_view file, std::string_view line) {
   while (!file.empty()) {
@@ -27,6 +28,10 @@ std::optional<std::string> add_subscription(std::string_view file, std::string_v
   if (out.starts_with(version_2)) std::ranges::replace(line, '.', '\t');
   if (has_line(out, line)) return std::nullopt;
   return out + line + '\n';
+}
+
+bool is_stale_lock(std::int64_t changed, std::int64_t now) {
+  return changed < now - lock_stale_seconds || changed > now + lock_stale_seconds;
 }
 
 }  // namespace twinloft::mail

@@ -12,12 +12,6 @@ namespace {
 constexpr const char* aside_name = "subscriptions.lock.stale";
 constexpr std::size_t file_bytes_max = 4u << 20;
 
-// What the clock says may have been set back since.
-bool is_stale(const FileAbout& lock, std::int64_t now) {
-  std::int64_t age = now - lock.changed_seconds;
-  return age > mail::lock_stale_seconds || age < -mail::lock_stale_seconds;
-}
-
 std::unexpected<Error> held() {
   return fail(Errc::unavailable, "{}: another program holds it", mail::subscriptions_lock_name);
 }
@@ -28,7 +22,7 @@ Status break_lock(FileOps& ops, int maildir, std::int64_t now) {
   auto seen = ops.about(maildir, mail::subscriptions_lock_name);
   if (!seen && seen.error().sys == ENOENT) return {};
   if (!seen) return std::unexpected(std::move(seen).error());
-  if (!is_stale(*seen, now)) return held();
+  if (!mail::is_stale_lock(seen->changed_seconds, now)) return held();
   Status taken = ops.replace(maildir, mail::subscriptions_lock_name, aside_name);
   if (!taken && taken.error().sys == ENOENT) return {};
   TL_TRY(taken);

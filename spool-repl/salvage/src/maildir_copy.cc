@@ -168,9 +168,8 @@ Result<Fd> Copy::take_lock() {
   auto lock = ops_.create(maildir_.get(), mail::subscriptions_lock_name);
   if (lock || lock.error().sys != EEXIST) return lock;
   struct stat about{};
-  std::int64_t now = OsClock().wall().seconds;
   if (::fstatat(maildir_.get(), mail::subscriptions_lock_name, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
-      now - about.st_mtim.tv_sec <= mail::lock_stale_seconds)
+      !mail::is_stale_lock(about.st_mtim.tv_sec, OsClock().wall().seconds))
     return fail(Errc::unavailable, "another program holds {}", mail::subscriptions_lock_name);
   TL_TRY(ops_.remove(maildir_.get(), mail::subscriptions_lock_name));
   return ops_.create(maildir_.get(), mail::subscriptions_lock_name);

@@ -28,5 +28,13 @@ TEST(Subscriptions, WhatIsThereIsNotAddedAgain) {
   EXPECT_EQ(added("V\t2\n\nLists\tDev\n", ".Dev"), "V\t2\n\nLists\tDev\nDev\n");
 }
 
+TEST(Subscriptions, ALockIsStaleAfter30Seconds) {
+  constexpr std::int64_t now = 1'700'000'000;
+  for (std::int64_t age : {0, 30, -30}) EXPECT_FALSE(is_stale_lock(now - age, now)) << age;
+  for (std::int64_t age : {31, 3600, -31, -3600}) EXPECT_TRUE(is_stale_lock(now - age, now)) << age;
+  EXPECT_TRUE(is_stale_lock(INT64_MIN, now));  // a time that a user has set
+  EXPECT_TRUE(is_stale_lock(INT64_MAX, now));
+}
+
 }  // namespace
 }  // namespace twinloft::mail

@@ -16,8 +16,9 @@ inline constexpr const char* subscriptions_lock_name = "subscriptions.lock";
 // The file with the folder (".Lists.dev") added; nullopt: it has the folder. An empty file becomes version 2.
 std::optional<std::string> add_subscription(std::string_view file, std::string_view folder);
 
-// A lock that has not changed for this time is stale, and is removed, as by Dovecot
-// (SUBSCRIPTION_FILE_CHANGE_TIMEOUT).
-inline constexpr std::int64_t lock_stale_seconds = 30;
+// Whether a lock is stale, and may be removed: it has not changed for 30 s, as for Dovecot
+// (SUBSCRIPTION_FILE_CHANGE_TIMEOUT), or its time is as far in the future, since the clock was set back.
+// Times are in seconds since 1970.
+bool is_stale_lock(std::int64_t changed, std::int64_t now);
 
 }  // namespace twinloft::mail
