@@ -53,6 +53,14 @@ struct Held {
   }
 };
 
+// Replica 2 holds this, and not all of it.
+Held incomplete(EpochTable epochs, Lsn last, Lsn commit,
+                std::variant<disk_state::Damaged, disk_state::Syncing> why) {
+  Held held{std::move(epochs), last, commit};
+  held.incomplete = std::move(why);
+  return held;
+}
+
 // Replica 1 is primary, and offers this from the record `from` on.
 struct Offered {
   EpochTable epochs;
@@ -180,57 +188,33 @@ const Case of_records[] = {
      {with_forgotten_force(full_table(5, 1, 12), 3), Lsn{17}},
      "has given up what was written in epoch 1"},
     {"R9: a part of a history",
-     {{entry(1, 1, 12), entry(2, 2, 2)},
-      Lsn{25},
-      Lsn{0},
-      false,
-      {},
-      disk_state::Syncing{epoch(9), std::nullopt}},
+     incomplete({entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0},
+                disk_state::Syncing{epoch(9), std::nullopt}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
     {"R3a: a part of a history is not cut below what is committed",
-     {{entry(1, 1, 12), entry(2, 2, 2)},
-      Lsn{25},
-      Lsn{22},
-      false,
-      {},
-      disk_state::Syncing{epoch(9), std::nullopt}},
+     incomplete({entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{22},
+                disk_state::Syncing{epoch(9), std::nullopt}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "resync"},
     {"R9: a part that was complete in another history",
-     {{entry(1, 1, 12), entry(2, 2, 2)},
-      Lsn{25},
-      Lsn{0},
-      false,
-      {},
-      disk_state::Syncing{epoch(9), LogPoint{epoch(2), Lsn{22}}}},
+     incomplete({entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0},
+                disk_state::Syncing{epoch(9), LogPoint{epoch(2), Lsn{22}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "without replica 1"},
     {"R9: a part that was complete in this history",
-     {{entry(1, 1, 12), entry(2, 2, 2)},
-      Lsn{25},
-      Lsn{0},
-      false,
-      {},
-      disk_state::Syncing{epoch(9), LogPoint{epoch(1), Lsn{15}}}},
+     incomplete({entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0},
+                disk_state::Syncing{epoch(9), LogPoint{epoch(1), Lsn{15}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "cut"},
     {"R17: a damaged journal of a history that is there",
-     {{entry(1, 1, 12)},
-      Lsn{12},
-      Lsn{12},
-      false,
-      {},
-      disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), {}}},
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), {}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "follow"},
     {"R17: a damaged journal of a history that is not there",
-     {{entry(1, 1, 12)},
-      Lsn{12},
-      Lsn{12},
-      false,
-      {},
-      disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}},
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "epoch 2 went on here before the journal was damaged, LSN 28 was committed"},
 };
@@ -270,16 +254,12 @@ const Case of_resyncs[] = {
      {{entry(5, 3, 13)}, Lsn{59}},
      "without replica 1"},
     {"R9: a part of a history",
-     {{entry(2, 2, 2)}, Lsn{25}, Lsn{25}, false, {}, disk_state::Syncing{epoch(9), std::nullopt}},
+     incomplete({entry(2, 2, 2)}, Lsn{25}, Lsn{25}, disk_state::Syncing{epoch(9), std::nullopt}),
      {{entry(1, 1, 12)}, Lsn{19}},
      "resync"},
     {"R17: a damaged journal of a history that is not there",
-     {{entry(1, 1, 12)},
-      Lsn{12},
-      Lsn{12},
-      false,
-      {},
-      disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}},
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "before the journal was damaged"},
 };
@@ -367,47 +347,39 @@ const Filled of_content[] = {
      true,
      false},
     {"R15: a base of this history",
-     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), LogPoint{epoch(1), Lsn{15}}}},
+     incomplete({}, Lsn{50}, Lsn{50}, disk_state::Syncing{epoch(3), LogPoint{epoch(1), Lsn{15}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
      Lsn{15},
      false,
      true},
     {"R15: the marks begin behind the base",
-     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), LogPoint{epoch(1), Lsn{15}}}},
+     incomplete({}, Lsn{50}, Lsn{50}, disk_state::Syncing{epoch(3), LogPoint{epoch(1), Lsn{15}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
      Lsn{16},
      true,
      false},
     {"R15: a base of another history",
-     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), LogPoint{epoch(2), Lsn{25}}}},
+     incomplete({}, Lsn{50}, Lsn{50}, disk_state::Syncing{epoch(3), LogPoint{epoch(2), Lsn{25}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
      Lsn{15},
      true,
      false},
     {"R15: no base",
-     {{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(3), std::nullopt}},
+     incomplete({}, Lsn{50}, Lsn{50}, disk_state::Syncing{epoch(3), std::nullopt}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
      Lsn{0},
      true,
      false},
     {"R15: what a damaged journal has left",
-     {{entry(1, 1, 12)},
-      Lsn{12},
-      Lsn{12},
-      false,
-      {},
-      disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), LogPoint{epoch(1), Lsn{12}}}},
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), LogPoint{epoch(1), Lsn{12}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
      Lsn{12},
      false,
      true},
     {"R15: a record beyond what a damaged journal has left",
-     {{entry(1, 1, 12)},
-      Lsn{12},
-      Lsn{12},
-      false,
-      {},
-      disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), LogPoint{epoch(1), Lsn{12}}}},
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), LogPoint{epoch(1), Lsn{12}}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}},
      Lsn{13},
      true,
@@ -422,19 +394,15 @@ TEST(ContentReaches, AsInTheTable) {
 TEST(HoldsSource, OnlyWhereTheOfferHasTheEpochOfTheContent) {
   Offered offered{{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{60}};
   auto filled_by = [](std::uint64_t counter) {
-    return Held{{}, Lsn{50}, Lsn{50}, false, {}, disk_state::Syncing{epoch(counter), std::nullopt}};
+    return incomplete({}, Lsn{50}, Lsn{50}, disk_state::Syncing{epoch(counter), std::nullopt});
   };
   EXPECT_TRUE(holds_source(filled_by(3).view(), offered.view())) << "R9: of the primary itself";
   EXPECT_TRUE(holds_source(filled_by(1).view(), offered.view())) << "R9: of an epoch before";
   EXPECT_FALSE(holds_source(filled_by(2).view(), offered.view())) << "R9: of another history";
   EXPECT_TRUE(holds_source(Held{{entry(2, 2, 2)}, Lsn{25}, Lsn{25}}.view(), offered.view()))
       << "no resync is unfinished";
-  Held damaged{{entry(2, 2, 2)},
-               Lsn{25},
-               Lsn{25},
-               false,
-               {},
-               disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}};
+  Held damaged = incomplete({entry(2, 2, 2)}, Lsn{25}, Lsn{25},
+                            disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}});
   EXPECT_TRUE(holds_source(damaged.view(), offered.view())) << "no resync is unfinished";
 }
 

@@ -23,38 +23,19 @@ inline Config of_two() {
 // Replica 2 of two, of 1024 blocks, with nothing in its log.
 struct PartsTest : testing::Test {
   static constexpr std::uint64_t volume_blocks = 1024;
-  static RecoveredLog empty_log() {
-    RecoveredLog log;
-    Superblock& sb = log.superblock;
-    sb.generation = 1;
-    sb.volume = Shell::volume();
-    sb.replica = 2;
-    sb.volume_blocks = volume_blocks;
-    sb.bitmap_offset = journal_reserved_bytes;
-    sb.bitmap_bytes = block_size;
-    sb.digest_offset = journal_reserved_bytes + bitmap_slots * block_size;
-    sb.digest_bytes = digest_pages(volume_blocks) * block_size;
-    sb.ring_offset = sb.digest_offset + sb.digest_bytes;
-    sb.ring_bytes = journal_ring_bytes_min;
-    sb.tail = {Lsn{0}, genesis_hash(sb.volume, volume_blocks)};
-    log.home_map = home_map_of(sb);
-    log.digests = DigestTable(sb.volume, volume_blocks);
-    log.digests.put_zeros(Lba{0}, volume_blocks);
-    return log;
-  }
 
   SeededRandom random{1};
   journal::AlignedBuffer memory{(arena_blocks_min(of_two()) + 64) * block_size};
   journal::AlignedBuffer scratch{read_arena_blocks_min * block_size};
   Arena arena{memory.span()}, reads{scratch.span()};
-  Volume v{of_two(), empty_log(), arena, reads, random};
+  Volume v{of_two(), new_log(2, volume_blocks), arena, reads, random};
   Checkpointer checkpointer{v};
   std::vector<std::byte> data = std::vector<std::byte>(volume_blocks * block_size);
   Output taken;          // what was looked at
   unsigned durable = 0;  // purposes of superblocks
   bool superblocks_wait = false;
 
-  PartsTest() { EXPECT_TRUE(v.load(empty_log())); }
+  PartsTest() { EXPECT_TRUE(v.load(new_log(2, volume_blocks))); }
 
   static Epoch epoch(std::uint64_t counter) {
     Epoch e{counter, {}};

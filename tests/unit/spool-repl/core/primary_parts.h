@@ -28,33 +28,13 @@ struct PrimaryParts {
         scratch_(read_arena_blocks_min * block_size),
         arena(memory_.span()),
         reads(scratch_.span()),
-        volume(config, fresh(), arena, reads, random),
+        volume(config, new_log(1, volume_blocks), arena, reads, random),
         checkpointer(volume),
         repair(volume, checkpointer),
         peers(volume.config),
         term(volume, peers) {
-    EXPECT_TRUE(volume.load(fresh()));
+    EXPECT_TRUE(volume.load(new_log(1, volume_blocks)));
     volume.now = Instant{} + std::chrono::seconds(1);
-  }
-
-  static RecoveredLog fresh() {
-    RecoveredLog log;
-    Superblock& sb = log.superblock;
-    sb.generation = 1;
-    sb.volume = Shell::volume();
-    sb.replica = 1;
-    sb.volume_blocks = volume_blocks;
-    sb.bitmap_offset = journal_reserved_bytes;
-    sb.bitmap_bytes = block_size;
-    sb.digest_offset = journal_reserved_bytes + bitmap_slots * block_size;
-    sb.digest_bytes = digest_pages(volume_blocks) * block_size;
-    sb.ring_offset = sb.digest_offset + sb.digest_bytes;
-    sb.ring_bytes = journal_ring_bytes_min;
-    sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
-    log.home_map = HomeMap::identity(volume_blocks);
-    log.digests = DigestTable(sb.volume, sb.volume_blocks);
-    log.digests.put_zeros(Lba{0}, sb.volume_blocks);
-    return log;
   }
 
   // Journal and superblock writes end well.

@@ -54,6 +54,32 @@ inline Config with_peer(ReplicaId peer, Protocol protocol = Protocol::C) {
   return c;
 }
 
+inline Uuid volume_of_tests() {
+  return Uuid::parse("5c1a0e7e-0000-4000-8000-00000000c0de").value();
+}
+
+// What recovery finds on a replica that has just been created.
+inline RecoveredLog new_log(ReplicaId replica, std::uint64_t volume_blocks,
+                            std::uint64_t ring_bytes = journal_ring_bytes_min) {
+  RecoveredLog log;
+  Superblock& sb = log.superblock;
+  sb.generation = 1;
+  sb.volume = volume_of_tests();
+  sb.replica = replica;
+  sb.volume_blocks = volume_blocks;
+  sb.bitmap_offset = journal_reserved_bytes;
+  sb.bitmap_bytes = block_size;
+  sb.digest_offset = journal_reserved_bytes + bitmap_slots * block_size;
+  sb.digest_bytes = digest_pages(volume_blocks) * block_size;
+  sb.ring_offset = sb.digest_offset + sb.digest_bytes;
+  sb.ring_bytes = ring_bytes;
+  sb.tail = {Lsn{0}, genesis_hash(sb.volume, volume_blocks)};
+  log.home_map = home_map_of(sb);
+  log.digests = DigestTable(sb.volume, volume_blocks);
+  log.digests.put_zeros(Lba{0}, volume_blocks);
+  return log;
+}
+
 class Shell {
  public:
   explicit Shell(ShellOptions options)
@@ -64,26 +90,13 @@ class Shell {
         arena(memory_.span()),
         reads(scratch_.span()),
         data(options.volume_blocks * block_size) {
-    RecoveredLog log;
-    Superblock& sb = log.superblock;
-    sb.generation = 1;
-    sb.volume = volume();
-    sb.replica = options.replica;
-    sb.volume_blocks = options.volume_blocks;
-    sb.bitmap_offset = journal_reserved_bytes;
-    sb.bitmap_bytes = block_size;
-    sb.digest_offset = journal_reserved_bytes + bitmap_slots * block_size;
-    sb.digest_bytes = digest_pages(options.volume_blocks) * block_size;
-    sb.ring_offset = sb.digest_offset + sb.digest_bytes;
-    sb.ring_bytes = options.ring_bytes;
-    log.home_map = options.home_map.volume_blocks() > 0 ? options.home_map : home_map_of(sb);
-    sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
+    RecoveredLog log = new_log(options.replica, options.volume_blocks, options.ring_bytes);
+    if (options.home_map.volume_blocks() > 0) log.home_map = options.home_map;
+    const Superblock& sb = log.superblock;
     journal.resize(sb.ring_offset + sb.ring_bytes);
     for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
       encode_bitmap_page(sb.volume, slot, 0, {},
                          {journal.data() + sb.bitmap_offset + slot * sb.bitmap_bytes, block_size});
-    log.digests = DigestTable(sb.volume, sb.volume_blocks);
-    log.digests.put_zeros(Lba{0}, sb.volume_blocks);
     for (const DigestTable::Pages& p : log.digests.take_changed(SIZE_MAX))
       std::copy(p.bytes.begin(), p.bytes.end(),
                 journal.begin() + static_cast<std::ptrdiff_t>(sb.digest_offset + p.first * block_size));
@@ -96,7 +109,7 @@ class Shell {
     if (options_.role == Role::primary) become_primary();
   }
 
-  static Uuid volume() { return Uuid::parse("5c1a0e7e-0000-4000-8000-00000000c0de").value(); }
+  static Uuid volume() { return volume_of_tests(); }
 
   std::uint64_t submit(ClientOp op, std::uint64_t offset = 0, std::uint32_t length = 0,
                        std::byte* bytes = nullptr, bool fua = false) {
