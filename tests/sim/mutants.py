@@ -59,8 +59,8 @@ class Mutant:
 
 MUTANTS = [
     Mutant("ack-before-peer-durable", "C: a flush is answered when the peer has it in memory",
-           CORE + "term.cc", "if (required(p.config.id)) end = std::min(end, p.durable_end);",
-           "if (required(p.config.id)) end = std::min(end, p.received_end());"),
+           CORE + "term.cc", "if (required(p)) end = std::min(end, p.durable_end);",
+           "if (required(p)) end = std::min(end, p.received_end());"),
     Mutant("ack-before-local-durable", "a flush is answered before the primary's own journal write is done",
            CORE + "term.cc", "RecordNo end = v_.log.durable_end();\n  for (const Peer& p : peers_) {\n    if",
            "RecordNo end = v_.log.end();\n  for (const Peer& p : peers_) {\n    if"),
@@ -107,7 +107,7 @@ MUTANTS = [
     Mutant("cut-leaves-claims", "frames of a cut tail still prove what was durable",
            CORE + "rejoin.cc", "v_.sb.cut_incarnation = v_.sb.incarnation;", ""),
     Mutant("tail-ignores-peers", "the primary drops records that its peer has not got",
-           CORE + "peer_links.cc", "if (term_.required(p.id()) || p.is_streaming() || room) limit = "
+           CORE + "peer_links.cc", "if (term_.required(p) || p.is_streaming() || room) limit = "
            "std::min(limit, p.durable_end);", "(void)room;"),
     Mutant("newer-version-forgotten", "a checkpoint drops a newer version of a block with the one it wrote",
            CORE + "block_index.cc", "if (it == data_.end() || it->second.serial != serial) return;",
@@ -160,7 +160,7 @@ MUTANTS = [
            CORE + "promotion.cc", "bool ours = answer.outcome == Outcome::granted ||",
            "bool ours = answer.outcome != Outcome::refused ||"),
     Mutant("alone-before-it-is-durable", "acknowledged without a member before the epoch without it is durable",
-           CORE + "term.cc", "ReplicaSet set = in_sync_ | before_;", "ReplicaSet set = in_sync_;"),
+           CORE + "term.cc", "(counted() & set_of(peer.id()))", "(in_sync_ & set_of(peer.id()))"),
     Mutant("removed-without-arbiter", "a member is removed and the arbiter is not asked",
            CORE + "membership.cc", "if (v_.config.arbiter == Arbiter::manual) apply_change();", "if (true) apply_change();"),
     Mutant("promoted-without-claim", "a replica is promoted although a member is not reachable",

@@ -62,7 +62,7 @@ void Membership::log_epoch() {
 // What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log
 // here at the promotion: how much of that is committed is not known after a restart.
 Lsn Membership::held_by(const Peer& peer, Lsn peer_last) const {
-  if (!term_.required(peer.id())) return {};
+  if (!term_.required(peer)) return {};
   RecordNo end = v_.log.committed_end();
   if (peer_last.v == 0) end = std::max(end, promoted_at_);
   return v_.log.mark_before(end).lsn;
@@ -123,7 +123,7 @@ std::string Membership::waits_for() const {
   std::string text;
   bool goes_on = v_.config.arbiter == Arbiter::manual && v_.config.on_peer_loss == OnPeerLoss::go_on;
   for (const Peer& p : peers_)
-    if (term_.required(p.id()) && (!p.is_streaming() || p.filling()))
+    if (term_.required(p) && (!p.is_streaming() || p.filling()))
       text += fmt::format("{}replica {}{}", text.empty() ? "" : ", ", p.id(),
                           !v_.find_link(p.id())->unfit.empty() ? " (which is configured otherwise)"
                           : goes_on && !needs_us(p) ? " (which has not confirmed this promotion yet)"

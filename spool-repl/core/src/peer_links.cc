@@ -168,7 +168,7 @@ void PeerLinks::update_tail_limit() {
       v_.learn(*l);
     }
     if (p.hold() != 0) limit = std::min(limit, p.hold());
-    if (term_.required(p.id()) || p.is_streaming() || room) limit = std::min(limit, p.durable_end);
+    if (term_.required(p) || p.is_streaming() || room) limit = std::min(limit, p.durable_end);
   }
   v_.tail_limit = limit;
 }
@@ -224,7 +224,7 @@ void PeerLinks::close_slow() {
       refuse(v_, p,
              fmt::format("what was sent to it was not durable there within {} s",
                          std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
-    } else if (!term_.required(p.id()) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
+    } else if (!term_.required(p) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
       refuse(v_, p,
              fmt::format("it is {} MiB behind, more than half of the journal, which is not kept for it "
                          "any longer: it gets the rest "

@@ -113,7 +113,7 @@ void PeerLinks::begin(Peer& peer, RecordNo common_end) {
   // those.
   if (membership_.lossy_behind(common_end)) return begin_resync(peer, common_end);
   Peer::Streaming& stream = peer.stream(common_end);
-  peer.refill = term_.required(peer.id()) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
+  peer.refill = term_.required(peer) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   stream.received_end = peer.durable_end;

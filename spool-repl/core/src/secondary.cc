@@ -8,6 +8,10 @@
 
 namespace twinloft::repl::core {
 
+namespace {
+constexpr const char* just_ending = "a resync into this replica is just ending";
+}
+
 Secondary::Secondary(Volume& volume, Checkpointer& checkpointer)
     : v_(volume),
       checkpointer_(checkpointer),
@@ -160,7 +164,7 @@ void Secondary::handle(const Probe& m) {
 std::string Secondary::why_not_begun(const Begin& m) const {
   if (!is<Matching>() || m.epoch != epoch_) return "it began to send without a common record";
   if (rejoin_.resets()) return "this replica is just giving up its log for a resync";
-  if (target_.ends()) return "a resync into this replica is just ending";
+  if (target_.ends()) return just_ending;
   Epoch seen = v_.log.epoch_before(v_.log.end());
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
     return fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter,
@@ -235,12 +239,10 @@ void Secondary::on_erased(int error) {
 void Secondary::on_archived(int error) {
   auto failed = rejoin_.on_archived(error);
   if (!failed) return;
-  if (failed->of_reset) {
+  if (failed->of_reset)
     discarding_.end(false,
                     fmt::format("the journal cannot be archived ({}), and is not given up without that",
                                 errno_text(failed->error)));
-    target_.drop();
-  }
   refuse(fmt::format("the records beyond {} cannot be archived ({}), and are not {} without that",
                      failed->beyond.v, errno_text(failed->error), failed->of_reset ? "given up" : "cut off"));
 }
@@ -265,7 +267,7 @@ void Secondary::connected() {
 void Secondary::handle(SyncBegin& m) {
   if (!is<Matching>() || m.epoch != epoch_ || rejoin_.resets() || rejoin_.archives())
     return refuse("it began a resync at the wrong moment");
-  if (target_.ends()) return refuse("a resync into this replica is just ending");
+  if (target_.ends()) return refuse(just_ending);
   common_ = std::max(common_,
                      common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
   Verdict verdict = judge_resync(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
@@ -480,7 +482,7 @@ void Secondary::check_invariants() const {
   // Records and content come from the primary alone, and together.
   TL_CHECK(!is<Following>() || rejoin_.steady());
   TL_CHECK(!target_.fills() || (!is<Unconnected>() && !is<Matching>()));
-  TL_CHECK(!(is<Begun>() || is<Following>()) || !rejoin_.resets());
+  TL_CHECK(!(is<Begun>() || is<Following>() || target_.fills()) || !rejoin_.resets());
   bool comes = is<Begun>() || is<Following>();
   TL_CHECK(!comes || !v_.disk.inconsistent() || target_.fills() || target_.ends());
   if (const auto* refilling = v_.disk.refilling())

@@ -23,8 +23,6 @@
 
 namespace twinloft::repl::core {
 
-inline constexpr const char* just_ending = "a resync into this replica is just ending";
-
 class Secondary {
  public:
   Secondary(Volume& volume, Checkpointer& checkpointer);

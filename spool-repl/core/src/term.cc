@@ -37,18 +37,14 @@ EpochTable Term::epochs() const {
   return all;
 }
 
-bool Term::required(ReplicaId id) const {
-  ReplicaSet set = in_sync_ | before_;
-  if (set & set_of(id)) return true;
-  const Peer* peer = peers_.find(id);
-  return peer && peer->adding;
+bool Term::required(const Peer& peer) const {
+  return (counted() & set_of(peer.id())) != 0 || peer.adding;
 }
 
 bool Term::suspended() const {
   if (static_cast<unsigned>(std::popcount(in_sync_)) < v_.config.min_in_sync) return true;
-  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) {
-    return required(p.config.id) && (!p.is_streaming() || p.filling());
-  });
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& p) { return required(p) && (!p.is_streaming() || p.filling()); });
 }
 
 RecordNo Term::durable_on(ReplicaSet set) const {
@@ -64,7 +60,7 @@ RecordNo Term::durable_on(ReplicaSet set) const {
 RecordNo Term::committable_end() const {
   RecordNo committed = v_.log.durable_end();
   for (const Peer& p : peers_)
-    if (required(p.config.id)) committed = std::min(committed, p.is_streaming() ? p.durable_end : 0);
+    if (required(p)) committed = std::min(committed, p.is_streaming() ? p.durable_end : 0);
   return std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
 }
 
@@ -72,7 +68,7 @@ RecordNo Term::committable_end() const {
 RecordNo Term::acked_end() const {
   RecordNo end = v_.log.durable_end();
   for (const Peer& p : peers_) {
-    if (required(p.config.id)) end = std::min(end, p.durable_end);
+    if (required(p)) end = std::min(end, p.durable_end);
     const Peer::Streaming* stream = p.streaming();
     if (!stream) continue;
     if (p.config.protocol == Protocol::B) end = std::min(end, stream->received_end);

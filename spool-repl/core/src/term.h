@@ -30,7 +30,7 @@ class Term {
   // Another primary has taken over, or may have.
   bool lost() const { return lost_; }
 
-  bool required(ReplicaId id) const;
+  bool required(const Peer& peer) const;
   // No write can be acknowledged: members are too few, away, or being filled.
   bool suspended() const;
   RecordNo durable_on(ReplicaSet set) const;  // one past the last record that is durable on all of them

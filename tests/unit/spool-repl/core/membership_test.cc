@@ -29,6 +29,15 @@ struct MembershipTest : testing::Test {
   EpochValue held(ReplicaSet set) {
     return {{1, Uuid::generate(parts->random)}, 1, set, Uuid::generate(parts->random), false};
   }
+  // Replicas 1 and 2 with an arbiter. Returns its value.
+  EpochValue start_with_an_arbiter() {
+    Config c = with_peers({2});
+    c.arbiter = Arbiter::external;
+    make(c);
+    EpochValue value = held(set_of(1) | set_of(2));
+    start(set_of(1) | set_of(2), value);
+    return value;
+  }
   void answer(Outcome outcome, std::optional<EpochValue> current = std::nullopt) {
     membership->on_arbiter({parts->volume.out.arbiter_requests.back().token, outcome, current, ""});
   }
@@ -58,15 +67,15 @@ TEST_F(MembershipTest, WhoCountedBeforeIsRequiredUntilTheNewRecordIsDurableOnIts
   check();
   EXPECT_EQ(term().in_sync(), set_of(1) | set_of(2));
   EXPECT_EQ(term().epoch().counter, 2u);
-  EXPECT_TRUE(term().required(3)) << "the record that leaves it out is not durable yet";
+  EXPECT_TRUE(term().required(parts->peer(3))) << "the record that leaves it out is not durable yet";
   EXPECT_TRUE(term().suspended());
 
   parts->make_durable();
   membership->consider_change();
-  EXPECT_TRUE(term().required(3)) << "it is durable here only";
+  EXPECT_TRUE(term().required(parts->peer(3))) << "it is durable here only";
   parts->ack(2);
   membership->consider_change();
-  EXPECT_FALSE(term().required(3));
+  EXPECT_FALSE(term().required(parts->peer(3)));
   EXPECT_FALSE(term().suspended());
   EXPECT_EQ(parts->notices(NoticeKind::member_removed), 1u);
 }
@@ -88,7 +97,7 @@ TEST_F(MembershipTest, ByDefaultAMemberThatIsAwayIsWaitedForUntilForceIsUsed) {
 TEST_F(MembershipTest, AReplicaCountsInAcknowledgementsBeforeItIsRecorded) {
   make(with_peers({2}));
   start(set_of(1));
-  EXPECT_TRUE(term().required(2));
+  EXPECT_TRUE(term().required(parts->peer(2)));
   EXPECT_EQ(term().in_sync(), set_of(1));
   EXPECT_TRUE(parts->peer(2).adding);
   EXPECT_EQ(term().committable_end(), parts->volume.log.committed_end())
@@ -110,7 +119,7 @@ TEST_F(MembershipTest, AReplicaThatIsBeingFilledIsNotAdded) {
   parts->ack(2);
   parts->peer(2).incomplete = true;
   membership->consider_change();
-  EXPECT_FALSE(term().required(2));
+  EXPECT_FALSE(term().required(parts->peer(2)));
   EXPECT_EQ(term().epoch().counter, 1u);
 }
 
@@ -128,20 +137,17 @@ TEST_F(MembershipTest, MinInSyncKeepsTheLastMembers) {
 }
 
 TEST_F(MembershipTest, AfterAnUnknownOutcomeTheSameChangeIsAskedForAgain) {
-  Config c = with_peers({2});
-  c.arbiter = Arbiter::external;
-  make(c);
-  start(set_of(1) | set_of(2), held(set_of(1) | set_of(2)));
+  start_with_an_arbiter();
   parts->peer(2).disconnect();
   membership->consider_change();
   ASSERT_EQ(out().arbiter_requests.size(), 1u);
   EXPECT_EQ(term().epoch().counter, 1u) << "nothing changes before the grant";
   answer(Outcome::unknown);
   check();
-  EXPECT_EQ(membership->next_tick(), parts->volume.now + c.arbiter_retry);
+  EXPECT_EQ(membership->next_tick(), parts->volume.now + parts->volume.config.arbiter_retry);
   membership->consider_change();
   EXPECT_EQ(out().arbiter_requests.size(), 1u);
-  parts->volume.now = parts->volume.now + c.arbiter_retry;
+  parts->volume.now = parts->volume.now + parts->volume.config.arbiter_retry;
   membership->consider_change();
   ASSERT_EQ(out().arbiter_requests.size(), 2u);
   EXPECT_EQ(out().arbiter_requests[0].desired, out().arbiter_requests[1].desired);
@@ -152,10 +158,7 @@ TEST_F(MembershipTest, AfterAnUnknownOutcomeTheSameChangeIsAskedForAgain) {
 }
 
 TEST_F(MembershipTest, AnAnswerThatNamesAnotherWriterEndsThisPrimary) {
-  Config c = with_peers({2});
-  c.arbiter = Arbiter::external;
-  make(c);
-  start(set_of(1) | set_of(2), held(set_of(1) | set_of(2)));
+  start_with_an_arbiter();
   parts->peer(2).disconnect();
   membership->consider_change();
   EpochValue other = held(set_of(2));
@@ -171,11 +174,7 @@ TEST_F(MembershipTest, AnEpochThatNobodyKnowsIsOutdoneByAManualPrimaryOnly) {
   start(set_of(1) | set_of(2));
   EXPECT_TRUE(membership->begin_epoch_behind(8));
   EXPECT_EQ(term().epoch().counter, 9u);
-  Config c = with_peers({2});
-  c.arbiter = Arbiter::external;
-  make(c);
-  EpochValue value = held(set_of(1) | set_of(2));
-  start(set_of(1) | set_of(2), value);
+  EpochValue value = start_with_an_arbiter();
   EXPECT_FALSE(membership->begin_epoch_behind(8));
   membership->ask_whether_granted(8);
   membership->ask_whether_granted(8);
@@ -187,11 +186,7 @@ TEST_F(MembershipTest, AnEpochThatNobodyKnowsIsOutdoneByAManualPrimaryOnly) {
 }
 
 TEST_F(MembershipTest, AChangeThatIsDueWhileTheArbiterIsAskedAnswersTheDoubtToo) {
-  Config c = with_peers({2});
-  c.arbiter = Arbiter::external;
-  make(c);
-  EpochValue value = held(set_of(1) | set_of(2));
-  start(set_of(1) | set_of(2), value);
+  EpochValue value = start_with_an_arbiter();
   membership->ask_whether_granted(8);
   parts->peer(2).disconnect();
   membership->consider_change();

@@ -36,6 +36,13 @@ struct PeerLinksTest : testing::Test {
     input(empty_log());
     ASSERT_TRUE(peer().is_streaming());
   }
+  // The peer's log begins behind all that is here.
+  void offer_a_resync() {
+    up();
+    MatchState other = empty_log();
+    other.tail = other.last = {Lsn{50}, {}};
+    input(other);
+  }
   std::size_t records() const {
     std::size_t n = 0;
     for (const auto& each : parts->volume.out.sends) n += std::holds_alternative<SendRecord>(each);
@@ -108,10 +115,7 @@ TEST_F(PeerLinksTest, AForeignLogIsSearchedForTheLastCommonRecord) {
 
 TEST_F(PeerLinksTest, NothingInCommonLeadsToTheOfferOfAResync) {
   parts->make_durable();
-  up();
-  MatchState other = empty_log();
-  other.tail = other.last = {Lsn{50}, {}};
-  input(other);
+  offer_a_resync();
   EXPECT_TRUE(peer().in<Peer::OfferingResync>());
   EXPECT_EQ(parts->sent<SyncBegin>().size(), 1u);
   links->update_tail_limit();
@@ -194,10 +198,7 @@ TEST_F(PeerLinksTest, PeersLearnTheCommitPointOnce) {
 
 TEST_F(PeerLinksTest, AResyncThatIsOfferedIsTakenBySyncReady) {
   parts->make_durable();
-  up();
-  MatchState other = empty_log();
-  other.tail = other.last = {Lsn{50}, {}};
-  input(other);
+  offer_a_resync();
   LogMark from = parts->sent<SyncBegin>()[0].from;
   input(SyncReady{peer().epoch, from, true});
   ASSERT_TRUE(peer().is_streaming());
