@@ -20,7 +20,7 @@ void PeerLinks::refuse_other(ReplicaId id, std::string reason, bool split_brain)
 
 void PeerLinks::peer_up(ReplicaId id) {
   Peer* peer = peers_.find(id);
-  if (!peer) return;
+  if (!peer || term_.lost()) return;
   peer->connect(term_.epoch());
   if (v_.failed)  // it fills nobody
     return refuse(v_, *peer, "the primary's disk has failed: " + v_.failure);
@@ -39,6 +39,7 @@ void PeerLinks::peer_down(ReplicaId id) {
 void PeerLinks::peer_input(ReplicaId id, PeerMessage message) {
   Peer* peer = peers_.find(id);
   if (!peer || peer->away()) return;  // of a connection that is being closed
+  if (term_.lost()) return;
   std::visit(
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;

@@ -25,6 +25,7 @@ class PeerLinks {
   PeerLinks(const PeerLinks&) = delete;
   PeerLinks& operator=(const PeerLinks&) = delete;
 
+  // A lost primary begins nothing with a peer: it steps down as soon as its reads have ended.
   void peer_up(ReplicaId id);
   void peer_down(ReplicaId id);
   void peer_input(ReplicaId id, PeerMessage message);

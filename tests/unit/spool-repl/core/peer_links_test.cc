@@ -145,6 +145,21 @@ TEST_F(PeerLinksTest, MessagesOutOfTheirStateAreRefused) {
   EXPECT_TRUE(is_refused(Ack{{7, {}}, {}, log().tail_mark()})) << "of another epoch";
 }
 
+// What it would bring a replica to cut off, or to give up, another primary is to judge.
+TEST_F(PeerLinksTest, ALostPrimaryBeginsNothingWithAPeer) {
+  parts->make_durable();
+  up();
+  membership->lose("replica 3 is primary");
+  input(empty_log());
+  EXPECT_FALSE(peer().is_streaming());
+  links->peer_down(2);
+  offer_a_resync();
+  EXPECT_EQ(peer().connection(), ConnectionState::Connecting);
+  EXPECT_EQ(parts->sent<MatchRequest>().size(), 1u) << "before it was lost";
+  EXPECT_TRUE(parts->sent<Begin>().empty());
+  EXPECT_TRUE(parts->sent<SyncBegin>().empty());
+}
+
 TEST_F(PeerLinksTest, AFailedDeviceFillsNobody) {
   parts->volume.fail_device("test");
   up();
