@@ -24,7 +24,6 @@ void Session::take_actions(Actions& out) {
 }
 
 // ---- replies
-// -------------------------------------------------------------------------------------------------------
 
 // Behind what is to be sent already, where nothing else is to be done between the two.
 template <class Append>
@@ -41,7 +40,7 @@ void Session::reply(const Reply& r) {
   send([&](std::string& bytes) { append_reply(bytes, r); });
 }
 void Session::reply(int code, std::string_view enhanced, std::string_view text) {
-  reply(make_reply(code, enhanced, text));
+  send([&](std::string& bytes) { append_reply(bytes, code, enhanced, text); });
 }
 
 // A client that only ever errs is not worth a connection.
@@ -177,7 +176,6 @@ void Session::demand_tls(const C& c) {
 }
 
 // ---- commands
-// ------------------------------------------------------------------------------------------------------
 
 void Session::on(const Lhlo& c) {
   reset_transaction();
@@ -259,8 +257,8 @@ void Session::on(const Rcpt& c) {
       refused_recipients_ >= config_.recipients_max)
     return refuse(Refused::What::recipient, c.to.text, make_reply(452, "4.5.3", "Too many recipients"));
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
-  Subject subject(std::in_place_type<Recipient>);
-  Recipient& pending = std::get<Recipient>(subject);
+  auto& pending = ask<Recipient>(
+      LookupRequest{std::string(split.user), std::string(split.detail), c.to.domain});
   pending.text = c.to.text;
   pending.local_part = split.user;
   pending.detail = split.detail;
@@ -268,20 +266,19 @@ void Session::on(const Rcpt& c) {
   pending.original_to = c.original_to;
   pending.original_type = c.original_type;
   pending.notify = c.notify;
-  LookupRequest request{pending.local_part, pending.detail, pending.domain};
-  ask(std::move(request), std::move(subject));
 }
 
 // ---- questions
-// -----------------------------------------------------------------------------------------------------
 
-void Session::ask(Question question, Subject&& subject) {
-  actions_.emplace_back(std::in_place_type<Ask>, ++questions_, std::move(question));
-  state_.emplace<Asking>(questions_, std::move(subject));
+// Returns what its answer will be about, empty. It is made where it stays: a Recipient has a dozen strings.
+template <class About, class Kind>
+About& Session::ask(Kind&& question) {
+  actions_.emplace_back(std::in_place_type<Ask>, ++questions_, std::forward<Kind>(question));
+  return state_.emplace<Asking>(questions_).subject.template emplace<About>();
 }
 
 // Where no such question is open the client is gone, or the server leaves.
-void Session::answer(QuestionId id, Answer given) {
+void Session::answer(QuestionId id, Answer&& given) {
   Asking* asking = in<Asking>();
   if (!asking || asking->id != id) return;
   Subject subject = std::move(asking->subject);
@@ -318,7 +315,7 @@ void Session::go_on(Recipient&& pending, LookupResult&& found) {
   Verdict verdict = judge_recipient(pending, &pending.user, limited ? nullptr : &without_limits);
   if (!std::holds_alternative<LookAtMailbox>(verdict)) return decide(std::move(pending), verdict);
   MailboxQuestion question{pending.user, pending.detail, transaction_->announced_size};
-  ask(std::move(question), KnownRecipient{std::move(pending)});
+  ask<KnownRecipient>(std::move(question)).recipient = std::move(pending);
 }
 
 void Session::go_on(KnownRecipient&& pending, MailboxState&& mailbox) {

@@ -38,6 +38,16 @@ TEST(Reply, NoTextEndsTheLine) {
     }
   }
   EXPECT_EQ(make_reply(550, "5.7.1", "a\tb").text, "a b");
+  EXPECT_EQ(on_the_wire(Reply{550, "5.7.1", "a\tb"}), "550 5.7.1 a b\r\n");
+}
+
+TEST(Reply, OfPartsIsThatOfTheWhole) {
+  for (const Reply& reply : {make_reply(250, "2.1.5", "Ok"), make_reply(354, "", "Go on"),
+                             Reply{550, "5.7.1", "a\r\n\tb"}, Reply{550, "5.7.1", std::string(2000, 'x')}}) {
+    std::string parts;
+    append_reply(parts, reply.code, reply.enhanced, reply.text);
+    EXPECT_EQ(parts, on_the_wire(reply));
+  }
 }
 
 TEST(Reply, NoEnhancedCodeEndsTheLine) {

@@ -23,6 +23,7 @@ Reply make_reply(int code, std::string_view enhanced, std::string_view text);
 
 // Appends the reply as it is sent. The text is cleaned as by make_reply(), so that no byte of it ends the
 // line.
+void append_reply(std::string& out, int code, std::string_view enhanced, std::string_view text);
 void append_reply(std::string& out, const Reply& reply);
 
 // Appends a reply of several lines, such as that to LHLO: "250-first", "250-...", "250 last". At least one

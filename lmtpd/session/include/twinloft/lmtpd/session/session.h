@@ -1,11 +1,9 @@
 // One LMTP connection as a state machine, without I/O (RFC 2033).
 //
-//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ asking ──answer()──▶ envelope ──DATA──▶ body ──"."──▶
-//   delivering ─▶ ready
-//                                                                   envelope ──BDAT──▶ chunk ──last byte──▶
-//                                                                   envelope
-//                                                                                      chunk, LAST ──────▶
-//                                                                                      delivering
+//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ asking ──answer()──▶ envelope
+//   envelope ──DATA──▶ body ──"."──▶ delivering ──delivery_done() of all──▶ ready
+//   envelope ──BDAT──▶ chunk ──last byte──▶ envelope
+//   envelope ──BDAT LAST──▶ chunk ──last byte──▶ delivering
 //   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
 // If TLS is required, only LHLO, NOOP, QUIT and STARTTLS are accepted without it (RFC 3207 section 4). After
@@ -77,7 +75,7 @@ class Session {
   void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
   // The answer to the question of that number. Ignored if that question is not open.
-  void answer(QuestionId id, Answer given);
+  void answer(QuestionId id, Answer&& given);
   // The message cannot be stored (memory, disk). The rest of it is skipped, and every recipient gets this
   // reply.
   void body_failed(const Reply& reply);
@@ -160,8 +158,8 @@ class Session {
   };
   using Subject = std::variant<Recipient, KnownRecipient>;
   struct Asking {
-    QuestionId id;
-    Subject subject;
+    QuestionId id = 0;
+    Subject subject = {};
   };
   struct InData {  // up to the dot
     DataDecoder decoder;
@@ -248,7 +246,8 @@ class Session {
   void leave();
   void leave_if_drained();
   void resume();
-  void ask(Question question, Subject&& subject);
+  template <class About, class Kind>
+  About& ask(Kind&& question);
   void go_on(Recipient&& pending, LookupResult&& found);
   void go_on(KnownRecipient&& pending, MailboxState&& mailbox);
   // An answer of another kind than its question.
