@@ -195,13 +195,13 @@ class Control {
 
   int channel() const { return channel_; }
   bool say(const FromServer& message, WhenFull when_full = WhenFull::wait) const {
-    return send_packet(channel_, encode_message(message), when_full);
+    return write_packet(channel_, encode_message(message), when_full);
   }
   bool say_ready() const { return say(ServerReady{generation_}); }
   // False: the supervisor is gone.
   bool obey_next(Server& server) const {
     std::vector<std::byte> packet;
-    switch (receive_packet(channel_, packet)) {
+    switch (read_packet(channel_, packet)) {
       case Heard::nothing:
         return true;
       case Heard::end:

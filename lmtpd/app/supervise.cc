@@ -242,7 +242,7 @@ class SupervisorProcess {
   void hear(ServerId id) {
     Server& server = servers_.at(id);
     std::vector<std::byte> packet;
-    switch (receive_packet(server.control.get(), packet)) {
+    switch (read_packet(server.control.get(), packet)) {
       case Heard::nothing:
         return;
       case Heard::end:
@@ -397,8 +397,8 @@ class SupervisorProcess {
     for (const std::string& line : orders.errors) log_error("{}", line);
     if (orders.adopt) adopt(*orders.adopt);
     for (const Orders::Tell& t : orders.tell)  // who does not hear it has ended
-      (void)send_packet(servers_.at(t.id).control.get(), encode_message(message_of(t.command)),
-                        WhenFull::drop);
+      (void)write_packet(servers_.at(t.id).control.get(), encode_message(message_of(t.command)),
+                         WhenFull::drop);
     if (before_ && before_ != setting_) close_listeners(*before_, setting_.get());
     before_.reset();
     for (ServerId id : orders.kill)

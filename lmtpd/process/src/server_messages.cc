@@ -9,27 +9,22 @@ namespace {
 constexpr std::uint8_t version = 1;
 
 // One number of a type belongs to one direction only: a message that is sent back is unknown.
-constexpr std::uint8_t type_of(const ServerReady&) {
-  return 1;
-}
-constexpr std::uint8_t type_of(const ServerCrippled&) {
-  return 2;
-}
-constexpr std::uint8_t type_of(const ServerLeaving&) {
-  return 3;
-}
-constexpr std::uint8_t type_of(const ServerLives&) {
-  return 4;
-}
-constexpr std::uint8_t type_of(const DrainServer&) {
-  return 129;
-}
-constexpr std::uint8_t type_of(const StopServer&) {
-  return 130;
-}
-constexpr std::uint8_t type_of(const AbortServer&) {
-  return 131;
-}
+template <class Message>
+constexpr std::uint8_t type_of = 0;  // it has none
+template <>
+constexpr std::uint8_t type_of<ServerReady> = 1;
+template <>
+constexpr std::uint8_t type_of<ServerCrippled> = 2;
+template <>
+constexpr std::uint8_t type_of<ServerLeaving> = 3;
+template <>
+constexpr std::uint8_t type_of<ServerLives> = 4;
+template <>
+constexpr std::uint8_t type_of<DrainServer> = 129;
+template <>
+constexpr std::uint8_t type_of<StopServer> = 130;
+template <>
+constexpr std::uint8_t type_of<AbortServer> = 131;
 
 template <class Message>
 void put_fields(Writer&, const Message&) {}
@@ -51,12 +46,13 @@ void get_fields(Reader& in, DrainServer& m) {
 
 template <class Message>
 std::vector<std::byte> encode(const Message& message) {
+  static_assert(type_of<Message> != 0);
   std::vector<std::byte> payload, packet;
   Writer fields(payload);
   put_fields(fields, message);
   Writer out(packet);
   out.put(version);
-  out.put(type_of(message));
+  out.put(type_of<Message>);
   out.put(static_cast<std::uint16_t>(payload.size()));
   out.put_bytes(payload);
   return packet;
@@ -68,8 +64,9 @@ Result<std::optional<Messages>> decode_payload(std::uint8_t type, Reader& in) {
   if constexpr (at == std::variant_size_v<Messages>) {
     return std::nullopt;
   } else {
-    std::variant_alternative_t<at, Messages> message;
-    if (type != type_of(message)) return decode_payload<Messages, at + 1>(type, in);
+    using Message = std::variant_alternative_t<at, Messages>;
+    if (type != type_of<Message>) return decode_payload<Messages, at + 1>(type, in);
+    Message message;
     get_fields(in, message);
     if (!in.ok()) return fail(Errc::invalid, "the payload of a message of type {} is cut", type);
     return Messages(message);

@@ -103,29 +103,29 @@ TEST(ServerMessages, MoreFieldsThanAreKnownAreSkipped) {
 TEST(ControlChannel, CarriesPacketsInTheirOrder) {
   SocketPair pair = *make_socket_pair();
   std::vector<std::byte> packet;
-  EXPECT_EQ(receive_packet(pair.ours.get(), packet), Heard::nothing);
+  EXPECT_EQ(read_packet(pair.ours.get(), packet), Heard::nothing);
   for (const FromServer& m : all_from_server)
-    EXPECT_TRUE(send_packet(pair.theirs.get(), encode_message(m), WhenFull::wait));
+    EXPECT_TRUE(write_packet(pair.theirs.get(), encode_message(m), WhenFull::wait));
   pair.theirs.reset();
   for (const FromServer& m : all_from_server) {
-    ASSERT_EQ(receive_packet(pair.ours.get(), packet), Heard::packet);
+    ASSERT_EQ(read_packet(pair.ours.get(), packet), Heard::packet);
     auto read = decode_from_server(packet);
     ASSERT_TRUE(read && *read);
     EXPECT_EQ(**read, m);
   }
-  EXPECT_EQ(receive_packet(pair.ours.get(), packet), Heard::end);
-  EXPECT_FALSE(send_packet(pair.ours.get(), encode_message(ToServer(StopServer{})), WhenFull::wait));
+  EXPECT_EQ(read_packet(pair.ours.get(), packet), Heard::end);
+  EXPECT_FALSE(write_packet(pair.ours.get(), encode_message(ToServer(StopServer{})), WhenFull::wait));
 }
 
 TEST(ControlChannel, APacketThatIsTooLongIsRefusedAndEndsThere) {
   SocketPair pair = *make_socket_pair();
   std::vector<std::byte> packet(4 * server_message_bytes_max);
   packet[0] = std::byte{1};
-  ASSERT_TRUE(send_packet(pair.theirs.get(), packet, WhenFull::wait));
-  ASSERT_TRUE(send_packet(pair.theirs.get(), encode_message(FromServer(ServerLives{})), WhenFull::wait));
-  ASSERT_EQ(receive_packet(pair.ours.get(), packet), Heard::packet);
+  ASSERT_TRUE(write_packet(pair.theirs.get(), packet, WhenFull::wait));
+  ASSERT_TRUE(write_packet(pair.theirs.get(), encode_message(FromServer(ServerLives{})), WhenFull::wait));
+  ASSERT_EQ(read_packet(pair.ours.get(), packet), Heard::packet);
   EXPECT_FALSE(decode_from_server(packet));
-  ASSERT_EQ(receive_packet(pair.ours.get(), packet), Heard::packet);
+  ASSERT_EQ(read_packet(pair.ours.get(), packet), Heard::packet);
   EXPECT_TRUE(decode_from_server(packet));
 }
 
@@ -133,7 +133,7 @@ TEST(ControlChannel, AFullSocketDropsWhatNeedNotArrive) {
   SocketPair pair = *make_socket_pair();
   std::size_t sent = 0;
   while (sent < 100'000 &&
-         send_packet(pair.theirs.get(), encode_message(FromServer(ServerLives{})), WhenFull::drop))
+         write_packet(pair.theirs.get(), encode_message(FromServer(ServerLives{})), WhenFull::drop))
     ++sent;
   EXPECT_GT(sent, 1u);
   EXPECT_LT(sent, 100'000u);

@@ -12,7 +12,7 @@ namespace twinloft::lmtpd {
 enum class WhenFull { wait, drop };
 
 // False: it is not sent. The other side is gone, or the socket is full and the packet is dropped.
-bool send_packet(int channel, ByteSpan packet, WhenFull when_full);
+bool write_packet(int channel, ByteSpan packet, WhenFull when_full);
 
 enum class Heard {
   nothing,  // now
@@ -22,6 +22,6 @@ enum class Heard {
 
 // Never blocks. Of a packet beyond server_message_bytes_max one byte more than that is given, which no
 // decoder accepts.
-Heard receive_packet(int channel, std::vector<std::byte>& packet);
+Heard read_packet(int channel, std::vector<std::byte>& packet);
 
 }  // namespace twinloft::lmtpd
