@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +26,7 @@ namespace twinloft {
 
 namespace {
 
-constexpr std::size_t piece_max = 4096;  // that a pipe takes without waiting once poll(2) calls it writable
+constexpr std::size_t piece_max = 4096;  // PIPE_BUF: a pipe takes all of it or nothing
 constexpr std::size_t thread_stack_bytes = 256 * 1024;
 constexpr auto leave_time = std::chrono::seconds(2);
 constexpr int settle_pauses = 400;
@@ -59,6 +61,27 @@ bool would_wait(int error) {
 bool is_writable(int wait_ms) {
   pollfd p{STDERR_FILENO, POLLOUT, 0};
   return ::poll(&p, 1, wait_ms) == 1;
+}
+
+bool is_pipe(int fd) {
+  struct stat is{};
+  return ::fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode);
+}
+
+// As write(2) to standard error, but with EAGAIN where that would wait for the reader. The descriptor is
+// shared with other processes, so it cannot be made non-blocking. What is neither a socket nor a pipe, and a
+// pipe of a kernel that does not know RWF_NOWAIT for pipes, waits only where another process has taken the
+// room since poll(2).
+ssize_t write_now(std::string_view piece) {
+  ssize_t n = ::send(STDERR_FILENO, piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n >= 0 || errno != ENOTSOCK) return n;
+  if (is_pipe(STDERR_FILENO)) {
+    const iovec part{const_cast<char*>(piece.data()), piece.size()};
+    n = ::pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
+    if (n >= 0 || would_wait(errno) || errno == EINTR) return n;
+  }
+  if (!is_writable(0)) return errno = EAGAIN, -1;
+  return ::write(STDERR_FILENO, piece.data(), piece.size());
 }
 
 // Whatever the reader does; only the thread may call it, and a program that is no service.
@@ -162,19 +185,13 @@ void sink_line(std::string line, std::string (*notice)(unsigned long missing)) {
 
 bool write_within(std::string_view text, int wait_ms) {
   while (!text.empty()) {
-    std::size_t piece = std::min(text.size(), piece_max);
-    ssize_t n = ::send(STDERR_FILENO, text.data(), piece, MSG_DONTWAIT | MSG_NOSIGNAL);
-    bool socket = n >= 0 || errno != ENOTSOCK;
-    if (!socket) {
-      if (!is_writable(wait_ms)) return false;
-      n = ::write(STDERR_FILENO, text.data(), piece);
-    } else if (n < 0 && would_wait(errno)) {
-      if (wait_ms == 0 || !is_writable(wait_ms)) return false;
-      continue;
-    }
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return !would_wait(errno);  // nobody will ever read it: nothing to try again
-    text.remove_prefix(static_cast<std::size_t>(n));
+    const ssize_t n = write_now(text.substr(0, piece_max));
+    if (n >= 0)
+      text.remove_prefix(static_cast<std::size_t>(n));
+    else if (would_wait(errno) && (wait_ms == 0 || !is_writable(wait_ms)))
+      return false;
+    else if (!would_wait(errno) && errno != EINTR)
+      return true;  // nobody will ever read it: nothing to try again
   }
   return true;
 }

@@ -4,19 +4,26 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "log_sink.h"
 #include "twinloft/base/check.h"
+#include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 
 namespace twinloft {
@@ -261,6 +268,46 @@ TEST(Log, WithoutAThreadALineIsDroppedAndCounted) {
     EXPECT_TRUE(has(text, "log lines are missing here") && has(text, "the last line")) << tail_of(text);
     ::close(ends[1][0]);
   }
+}
+
+struct SharedByWriters {
+  std::array<std::atomic<std::size_t>, 2> lines{};  // that each has written, or not
+};
+
+// After every read each of them sees that there is room, and only one gets it.
+TEST(Log, ProcessesThatShareAPipeDoNotWaitForItsReaderEither) {
+  void* memory = ::mmap(nullptr, sizeof(SharedByWriters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto& shared = *new (memory) SharedByWriters;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  Fd reader(ends[0]), writer(ends[1]);
+  ASSERT_EQ(::fcntl(writer.get(), F_SETPIPE_SZ, 4096), 4096) << "room for one line";
+  std::vector<pid_t> pids;
+  for (auto& lines : shared.lines)
+    if (pids.push_back(::fork()); pids.back() == 0) {
+      ::dup2(writer.get(), STDERR_FILENO);
+      for (const std::string line(4096, 'x');; ++lines) (void)write_within(line, 0);
+    }
+  std::vector<char> buffer(4096);
+  std::size_t stuck = 0;
+  for (int round = 0; round < 1000 && stuck == 0; ++round) {
+    ASSERT_GT(::read(reader.get(), buffer.data(), buffer.size()), 0);
+    const Instant deadline = OsClock().now() + std::chrono::seconds(10);
+    for (auto& lines : shared.lines) {
+      const std::size_t before = lines;
+      while (lines < before + 2 && OsClock().now() < deadline)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      stuck += lines < before + 2;
+    }
+  }
+  EXPECT_EQ(stuck, 0u) << "a process waits";
+  for (pid_t pid : pids) {
+    ::kill(pid, SIGKILL);
+    EXPECT_EQ(::waitpid(pid, nullptr, 0), pid);
+  }
+  ::munmap(memory, sizeof shared);
 }
 
 }  // namespace
