@@ -135,8 +135,7 @@ void Connection::abandon() {
   safely([this] { close(); });
 }
 
-// --- What throws
-// ------------------------------------------------------------------------------------------------
+// ---- what throws
 
 // The session may be in no state at all: what it has said until then goes out, and it is not asked again. A
 // client that has got no reply to a message sends it again, so none is lost.
@@ -190,8 +189,7 @@ void Connection::finish_here(Finished& finished) {
   now.connection->remove_if_done();
 }
 
-// --- The end
-// ----------------------------------------------------------------------------------------------------
+// ---- the end
 
 void Connection::note_transaction() {
   patience_.note_transaction(session_.transaction(), hub_.clock.now());

@@ -1,10 +1,10 @@
 // What the session of a Connection asks for, and how it learns what became of that.
-#include <cerrno>
 #include <exception>
 
 #include "connection.h"
 #include "memory_patience.h"
 #include "twinloft/base/log.h"
+#include "twinloft/lmtpd/proto/error_reply.h"
 
 namespace twinloft::lmtpd {
 
@@ -20,20 +20,6 @@ Status append_to(BodyStore& store, const std::string& bytes) {
   } catch (...) {
     return fail(Errc::internal, "unexpectedly");
   }
-}
-
-// Of a message that could not be kept as it came. A full disk is one reason of many.
-Reply not_kept(const Error& error) {
-  switch (error.sys) {
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
-    default:
-      break;
-  }
-  if (error.code == Errc::exhausted) return {452, "4.3.1", "No room for the message now, try again later"};
-  return {451, "4.3.0", "The message could not be kept, try again later"};
 }
 
 }  // namespace
@@ -136,7 +122,7 @@ void Connection::write(std::shared_ptr<BodyUpload> upload, BodyWrite write) {
 // The session gives it up, once it knows.
 void Connection::lost(const Error& error) {
   hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is deferred: " + error.message);
-  session_.body_failed(not_kept(error));
+  session_.body_failed(reply_of_unkept(error));
 }
 
 std::shared_ptr<Transaction> Connection::deliver(BodyUpload::Whole whole) {

@@ -36,8 +36,7 @@ void Connection::all_sent() {
   wait_readable();
 }
 
-// By way of the loop, so that others have their turn. Where a part is being stored, stored() comes here
-// again.
+// By way of the loop, so that others have their turn. Where a part is being stored, its end comes here again.
 void Connection::go_on_with_input() {
   if (message_.is_storing()) return;
   asio::post(loop_.io(), [self = shared_from_this()] {

@@ -11,7 +11,6 @@
 namespace twinloft::lmtpd {
 
 // ---- lines and their places
-// ----------------------------------------------------------------------------------------
 
 DeliveryQueue::Line& DeliveryQueue::line_of(Group& group, const std::string& user) {
   auto [at, is_new] = group.lines.try_emplace(user);
@@ -80,7 +79,6 @@ void DeliveryQueue::push(QueuedDelivery delivery) {
 }
 
 // ---- whose turn it is
-// ----------------------------------------------------------------------------------------------
 
 bool DeliveryQueue::has_room(const QueuedDelivery& delivery, std::size_t member) const {
   auto user = users_.find(delivery.users[member]);
@@ -153,7 +151,6 @@ DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
 }
 
 // ---- ends
-// ----------------------------------------------------------------------------------------------------------
 
 // A user with parked lines has deliveries that run: nothing else takes its room.
 void DeliveryQueue::give_back(const std::string& name) {

@@ -1,23 +1,28 @@
 #include "twinloft/lmtpd/proto/error_reply.h"
 
 #include <cerrno>
+#include <optional>
+#include <utility>
 
 namespace twinloft::lmtpd {
 
 namespace {
 constexpr std::size_t reply_text_bytes_max = 400;  // a reply line of RFC 5321 section 4.5.3.1.5 has 512
+
+// Of what this process or machine has too few of, and may have again soon.
+std::optional<Reply> reply_of_shortage(const Error& error) {
+  if (error.sys != EMFILE && error.sys != ENFILE && error.sys != ENOMEM) return std::nullopt;
+  return Reply{451, "4.3.2", "The mail system is out of open files or memory, try again later"};
 }
+}  // namespace
 
 Reply reply_of_error(const Error& error) {
+  if (auto shortage = reply_of_shortage(error)) return *std::move(shortage);
   switch (error.sys) {
     case ENOSPC:
       return {452, "4.3.1", "The mail system has no space left"};
     case EDQUOT:
       return {452, "4.2.2", "A disk quota of the mail system is exceeded"};
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
     case EROFS:
       return {451, "4.3.0", "The mail spool cannot be written to"};
     case EACCES:
@@ -33,6 +38,12 @@ Reply reply_of_error(const Error& error) {
   if (error.code == Errc::denied) return {451, "4.3.5", "The mail system is not configured for this mailbox"};
   if (error.code == Errc::unavailable) return {451, "4.3.0", "The mail spool is temporarily unavailable"};
   return {451, "4.3.0", "The message could not be stored, try again later"};
+}
+
+Reply reply_of_unkept(const Error& error) {
+  if (auto shortage = reply_of_shortage(error)) return *std::move(shortage);
+  if (error.code == Errc::exhausted) return {452, "4.3.1", "No room for the message now, try again later"};
+  return {451, "4.3.0", "The message could not be kept, try again later"};
 }
 
 std::string clean_reply_text(std::string_view text) {

@@ -1,5 +1,4 @@
 // Exit codes and output lines as replies (docs/lmtpd.md).
-#include "twinloft/lmtpd/proto/error_reply.h"
 
 #include "../support/fixture.h"
 #include "twinloft/lmtpd/agents/external.h"
@@ -113,19 +112,6 @@ TEST(AgentReply, AnEnhancedCodeMakesNoSuccessOfAFailureAndNoFailureOfASuccess) {
     EXPECT_EQ(of(End::exited, 0, line), (Reply{250, "2.0.0", "full"}))
         << "delivered: a bounce would be a lie";
   EXPECT_EQ(of(End::exited, 0, "2.1.5 stored\n"), (Reply{250, "2.1.5", "stored"}));
-}
-
-TEST(ErrorReply, NamesNoLocalPath) {
-  Error error{Errc::io, "/srv/mail/secret: broken", EIO};
-  EXPECT_EQ(reply_of_error(error).text.find("secret"), std::string::npos);
-  EXPECT_EQ(reply_of_error({Errc::unavailable, "", 0}).enhanced, "4.3.0");
-  EXPECT_EQ(reply_of_error({Errc::denied, "", 0}).enhanced, "4.3.5");
-  EXPECT_EQ(reply_of_error({Errc::io, "", EXDEV}).enhanced, "4.3.5");
-  for (int sys : {EMFILE, ENFILE, ENOMEM}) {
-    Reply reply = reply_of_error({Errc::unavailable, "", sys});
-    EXPECT_EQ(fmt::format("{} {}", reply.code, reply.enhanced), "451 4.3.2");
-    EXPECT_EQ(reply.text.find("spool"), std::string::npos) << reply.text;
-  }
 }
 
 }  // namespace
