@@ -2,9 +2,10 @@
 // O_DIRECT|O_DSYNC write into a file that is allocated and written, round and round), a TCP round trip, the
 // persist at the other end of one, and two persists at the same time.
 //
-//   repl_parts_bench serve ADDRESS:PORT DIRECTORY              the other end; says "ready", and ends with its
-//   client repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib 4,32,128]
-//   [--json FILE]
+//   repl_parts_bench serve ADDRESS:PORT DIRECTORY
+//   repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib 4,32,128] [--json FILE]
+//
+// `serve` is the other end: it says "ready", and ends with its client.
 //
 // Parts alternate within a round. The output is the median of the rounds, and their spread. The files stay
 // in DIRECTORY: remove them afterwards.
@@ -27,8 +28,10 @@
 #include <thread>
 #include <vector>
 
+#include "figures.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/json.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 
 namespace {
@@ -259,19 +262,20 @@ std::vector<Part> parts_of(Setup& s, Partner& partner, const std::vector<std::si
 std::string spread(const Part& part, double Round::* value) {
   std::vector<double> all;
   for (const Round& r : part.rounds) all.push_back(r.*value);
-  std::sort(all.begin(), all.end());
-  return fmt::format("{:.0f} ({:.0f} to {:.0f})", all[all.size() / 2], all.front(), all.back());
+  return bench::spread(std::move(all), 0);
 }
 
 std::string json_of(const std::vector<Part>& parts) {
-  std::vector<std::string> lines;
+  json::array out;
   for (const Part& part : parts)
     for (std::size_t round = 0; round < part.rounds.size(); ++round)
-      lines.push_back(fmt::format(R"( {{"part": "{}", "kib": {}, "round": {}, )"
-                                  R"("p50_us": {:.1f}, "p99_us": {:.1f}, "mean_us": {:.1f}}})",
-                                  part.name, part.kib, round, part.rounds[round].p50_us,
-                                  part.rounds[round].p99_us, part.rounds[round].mean_us));
-  return fmt::format("[\n{}\n]\n", fmt::join(lines, ",\n"));
+      out.push_back(json::object{{"part", part.name},
+                                 {"kib", part.kib},
+                                 {"round", round},
+                                 {"p50_us", part.rounds[round].p50_us},
+                                 {"p99_us", part.rounds[round].p99_us},
+                                 {"mean_us", part.rounds[round].mean_us}});
+  return indented_json(out);
 }
 
 struct Options {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "twinloft/base/clock.h"
+#include "twinloft/base/json.h"
 #include "twinloft/base/random.h"
 #include "twinloft/lmtpd/config/config.h"
 #include "users.h"
@@ -86,10 +87,13 @@ int run(const Options& options) {
   auto at = [&](double part) {
     return all[static_cast<std::size_t>(part * static_cast<double>(all.size() - 1))];
   };
-  fmt::print(
-      "{{\"rate\": {:.0f}, \"p50\": {:.2f}, \"p99\": {:.2f}, \"max\": {:.0f}, \"from_memory\": {:.4f}}}\n",
-      static_cast<double>(all.size()) / seconds, at(0.5), at(0.99), all.back(),
-      static_cast<double>(from_memory) / static_cast<double>(all.size()));
+  const auto count = static_cast<double>(all.size());
+  std::cout << json::serialize(json::object{{"rate", count / seconds},
+                                            {"p50", at(0.5)},
+                                            {"p99", at(0.99)},
+                                            {"max", all.back()},
+                                            {"from_memory", static_cast<double>(from_memory) / count}})
+            << "\n";
   return 0;
 }
 
