@@ -247,6 +247,10 @@ class Hygiene(TidyTest):
         self.good("argv/src/a.cc", 'const char* a = "\\t";\n')
         self.good("conf/a.txt", "a\tb\n")
 
+    def test_the_rest_of_a_wrapped_title(self):
+        self.bad("argv/src/a.cc", "// ---- parts\n// -----------\n", "dashes", 2)
+        self.good("argv/src/a.cc", "// ---- parts\nint a;\n")
+
     def test_length(self):
         self.bad("argv/src/a.cc", "int a;\n" * 700, "length", 700)
         self.good("argv/src/a.cc", "int a;\n" * 699)

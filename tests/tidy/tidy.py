@@ -66,6 +66,7 @@ NEWER_NAMES = (
 SHELLS = re.compile(r"^(/usr)?/bin/(ba|da|k|z)?sh(\s|$)")
 # Absolute only: not the tail of a longer path, and not a literal that is appended to one.
 MACHINE_PATH = re.compile(r"(?<![\w.})$*-])/(?:work/[\w.]|root/\.\w|home/\w+/\.\w)")
+DASHES = re.compile(r"\s*// ?-{5,}\s*")
 APPENDED = re.compile(r"\+\s*[\"']$")
 LINES_MAX = 700  # a C++ file has fewer
 CPP = (".cc", ".h", ".c", ".cpp", ".hpp")
@@ -223,6 +224,8 @@ class Tidy:
         for number, line in enumerate(lines, 1):
             if "\t" in line:
                 self.report(path, number, "tab", "holds a tab; indent with blanks, write \\t in literals")
+            if DASHES.fullmatch(line):
+                self.report(path, number, "dashes", "is the rest of a section's title that was wrapped; a title is \"// ---- words\"")
         count = len(lines) - (1 if text.endswith("\n") else 0)
         if count >= LINES_MAX:
             self.report(path, count, "length", f"has {count} lines, {LINES_MAX} or more; split it by subject")

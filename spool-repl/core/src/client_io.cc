@@ -66,7 +66,6 @@ void ClientIo::retry_stalled() {
 }
 
 // ---- flushes and acknowledgements
-// -----------------------------------------------------------------------------------
 
 void ClientIo::submit_flush(const ClientRequest& r) {
   if (v_.failed) return complete(r, EIO);
@@ -140,7 +139,6 @@ bool ClientIo::on_repaired(const Repair::Finished& finished) {
 }
 
 // ---- what others ask
-// ------------------------------------------------------------------------------------------------
 
 Pace::Waiting ClientIo::waiting() const {
   Pace::Waiting waiting;

@@ -164,7 +164,6 @@ void Core::Parts::step(const DiskDone& e) {
 }
 
 // ---- roles
-// ---------------------------------------------------------------------------------------------------------
 
 void Core::Parts::step(const Promote& e) {
   if (auto* p = primary()) {
@@ -275,7 +274,6 @@ void Core::Parts::step(const ArbiterAnswer& e) {
 }
 
 // ---- links
-// ---------------------------------------------------------------------------------------------------------
 
 void Core::Parts::step(const PeerUp& e) {
   Link* link = volume.find_link(e.peer);

@@ -9,7 +9,6 @@
 namespace twinloft::repl::core {
 
 // ---- connections
-// ---------------------------------------------------------------------------------------------------
 
 void PeerLinks::refuse_other(ReplicaId id, std::string reason, bool split_brain) {
   Peer* peer = peers_.find(id);
@@ -74,7 +73,6 @@ void PeerLinks::handle(Peer& peer, const Refuse& m) {
 }
 
 // ---- records
-// -------------------------------------------------------------------------------------------------------
 
 void PeerLinks::pump() {
   for (Peer& p : peers_) pump(p);
@@ -175,7 +173,6 @@ void PeerLinks::update_tail_limit() {
 }
 
 // ---- peers that are slow
-// -------------------------------------------------------------------------------------------
 
 std::uint64_t PeerLinks::backlog(const Peer& p) const {
   TL_CHECK(p.is_streaming());
@@ -247,7 +244,6 @@ std::optional<Instant> PeerLinks::next_tick() const {
 }
 
 // ---- what others ask
-// ------------------------------------------------------------------------------------------------
 
 // A replica that is being filled, or has lost what it had acknowledged, holds nothing that counts.
 std::vector<Stream> PeerLinks::streams() const {

@@ -86,7 +86,6 @@ std::optional<Rejoin::ArchiveFailed> Rejoin::on_archived(int error) {
 }
 
 // ---- a tail is cut off
-// ---------------------------------------------------------------------------------------------
 
 void Rejoin::cut(Cut wanted) {
   TL_CHECK(!resets());
@@ -181,7 +180,6 @@ std::optional<Rejoin::Cut> Rejoin::on_erased(int error) {
 }
 
 // ---- the log is given up
-// -------------------------------------------------------------------------------------------
 
 void Rejoin::reset(Reset wanted) {
   TL_CHECK(!resets());

@@ -55,7 +55,6 @@ void Repair::advance(std::span<const Stream> streams) {
 }
 
 // ---- blocks
-// --------------------------------------------------------------------------------------------------------
 
 void Repair::start_blocks() {
   std::vector<Ticket> closing;
@@ -186,7 +185,6 @@ bool Repair::mend(Lba lba, Block& b) {
 }
 
 // ---- ends
-// ----------------------------------------------------------------------------------------------------------
 
 void Repair::end(Lba lba, const Block& b, End end) {
   v_.committed.unwatch(lba);

@@ -42,7 +42,6 @@ ResyncTarget::Progress ResyncTarget::progress() const {
 }
 
 // ---- content
-// ---------------------------------------------------------------------------------------------------------
 
 // Taken at once or not at all. If it waited, what is committed meanwhile, and may even be home, would be
 // newer; whereas records that are older and still wait for room do no harm, since the last of them holds what
@@ -109,7 +108,6 @@ void ResyncTarget::flush_messages() {
 }
 
 // ---- checks
-// --------------------------------------------------------------------------------------------------------
 
 std::string ResyncTarget::take(SyncCheck& m) {
   Filling* f = filling_from(m.epoch);
@@ -199,7 +197,6 @@ void ResyncTarget::on_check_read(std::uint64_t bit, int error) {
 }
 
 // ---- the end
-// -------------------------------------------------------------------------------------------------------
 
 void ResyncTarget::take(const SyncProgress& m) {
   if (Filling* f = filling_from(m.epoch)) f->flow.progress = {std::min(m.done, m.total), m.total};

@@ -158,7 +158,6 @@ void Secondary::handle(const Probe& m) {
 }
 
 // ---- the records of the primary continue the log here
-// --------------------------------------------------------------
 
 // Of a *begin*, what has nothing to do with whose history is whose.
 std::string Secondary::why_not_begun(const Begin& m) const {
@@ -262,7 +261,6 @@ void Secondary::connected() {
 }
 
 // ---- the source fills this replica
-// ---------------------------------------------------------------------------------
 
 void Secondary::handle(SyncBegin& m) {
   if (!is<Matching>() || m.epoch != epoch_ || rejoin_.resets() || rejoin_.archives())
@@ -312,7 +310,6 @@ void Secondary::handle(const SyncProgress& m) {
 }
 
 // ---- records
-// ---------------------------------------------------------------------------------------------------------
 
 void Secondary::handle(RecordMessage& m) {
   Incoming* in = incoming();

@@ -186,7 +186,6 @@ class Node {
   }
 
   // ---- SIGHUP
-  // ------------------------------------------------------------------------------------------------------
 
   void reload() {
     if (stopping_) return log_warning("reload: refused: the node is being stopped");
@@ -230,7 +229,6 @@ class Node {
   }
 
   // ---- SIGUSR1
-  // -----------------------------------------------------------------------------------------------------
 
   void log_status() {
     for (const auto& v : volumes_) {

@@ -69,7 +69,6 @@ unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page,
 }
 
 // ---- the table
-// -----------------------------------------------------------------------------------------------------
 
 DigestTable::DigestTable(const Uuid& volume, std::uint64_t volume_blocks)
     : volume_(volume),

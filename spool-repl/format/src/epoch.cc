@@ -36,7 +36,6 @@ EpochEntry entry_of(const EpochChange& change, Lsn start) {
 }
 
 // ---- the table
-// -----------------------------------------------------------------------------------------------------
 
 void EpochTable::note(const EpochEntry& entry) {
   EpochEntry added = entry;
@@ -87,7 +86,6 @@ ReplicaSet forcers_unknown_to(const EpochTable& here, const EpochTable& there) {
 }
 
 // ---- bytes
-// ---------------------------------------------------------------------------------------------------------
 
 void put_epoch(Writer& w, const Epoch& e) {
   w.put(e.counter);

@@ -57,7 +57,6 @@ Status check_geometry(const Superblock& sb) {
 }
 
 // ---- epochs and split brains
-// ---------------------------------------------------------------------------------------
 
 // Which version has which form.
 EntryForm form_of(std::uint32_t version) {
@@ -106,7 +105,6 @@ Result<std::vector<SplitBrain>> get_split_brains(Reader& r, std::uint32_t versio
 }
 
 // ---- versions 4 and 5
-// -----------------------------------------------------------------------------------------------------
 
 Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
   EpochEntry e;

@@ -163,7 +163,6 @@ TEST_F(PaceTest, WithoutATargetItNeverWaits) {
 }
 
 // ---- in the core
-// ---------------------------------------------------------------------------------------------------
 
 struct ResyncPaceTest : RolesTest {
   std::uint64_t held_to = 0;

@@ -127,7 +127,6 @@ TEST_F(PeersTest, ConnectReplicateSettle) {
 }
 
 // ---- what an acknowledgement means
-// ---------------------------------------------------------------------------------
 
 TEST_F(PeersTest, WritesWaitForThePeerAtTheStart) {
   auto w = write(0);
@@ -268,7 +267,6 @@ TEST_F(PeersTest, TheSecondaryCommitsNothingBeyondTheCommitPoint) {
 }
 
 // ---- what a secondary refuses
-// --------------------------------------------------------------------------------------
 
 TEST_F(PeersTest, SecondaryServesNoClients) {
   connect();
@@ -467,7 +465,6 @@ TEST_F(PeersTest, ASecondaryWithAFailedDiskSaysSo) {
 }
 
 // ---- what a primary refuses
-// ----------------------------------------------------------------------------------------
 
 TEST_F(PeersTest, PrimaryRefusesAcksOfWhatItNeverSent) {
   struct Case {
@@ -585,7 +582,6 @@ TEST_F(PeersTest, ARefusalIsShownOnTheOtherSideAndTriedAgain) {
 }
 
 // ---- divergent tails
-// -----------------------------------------------------------------------------------------------
 
 TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   connect();

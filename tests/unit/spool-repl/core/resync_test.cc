@@ -378,7 +378,6 @@ TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
 }
 
 // ---- bitmaps
-// -------------------------------------------------------------------------------------------------------
 
 TEST_F(BitmapTest, OnlyWhatWasWrittenMeanwhileIsSent) {
   leave_behind(2);

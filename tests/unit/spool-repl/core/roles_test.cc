@@ -117,7 +117,6 @@ TEST_F(RolesTest, ADemotionBringsEverythingAlong) {
 }
 
 // ---- going on without a member
-// -------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   make(2, Arbiter::manual, OnPeerLoss::go_on);
@@ -397,7 +396,6 @@ TEST_F(RolesTest, WhoWasLeftBehindIsNotPromoted) {
 }
 
 // ---- an arbiter
-// ----------------------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, TheArbiterIsReadAndSwapped) {
   make(2, Arbiter::external);

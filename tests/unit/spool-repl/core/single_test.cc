@@ -423,7 +423,6 @@ TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
 }
 
 // ---- random requests against an array of bytes
-// ---------------------------------------------------------------------
 
 class RandomClient {
  public:

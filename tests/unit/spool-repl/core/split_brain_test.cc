@@ -385,7 +385,6 @@ TEST_F(SplitBrainTest, ItIsOverWhenBothFollowAThirdOne) {
 }
 
 // ---- settings that differ
-// ------------------------------------------------------------------------------------------
 
 struct UnfitTest : RolesTest {
   static constexpr const char*

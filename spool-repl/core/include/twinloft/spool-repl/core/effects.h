@@ -21,7 +21,6 @@ namespace twinloft::repl::core {
 using Token = std::uint64_t;
 
 // ---- events
-// ------------------------------------------------------------------------------------------------------
 
 enum class ClientOp : std::uint8_t { read, write, flush, trim, write_zeroes };
 
@@ -105,7 +104,6 @@ using Event = std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, Pee
                            CheckpointNow, Detach, Promote, Demote, Discard, ArbiterAnswer>;
 
 // ---- effects
-// -----------------------------------------------------------------------------------------------------
 
 struct IoPiece {
   std::byte* data;
