@@ -1,4 +1,4 @@
-/* The C interface from C. Prints each failed check and returns 1. */
+/* The C interface, used from C. Prints each failed check and returns 1. */
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static void test_parse_errors(void) {
   CHECK(tl_argv_parse("p", 1, NULL, 0, NULL, NULL) == TL_ARGV_BAD_CALL);
 }
 
-/* Message, excerpt and caret fit, however long the template and the names are. */
+/* Message, excerpt and caret fit into the buffer, whatever the length of the template and the names. */
 static void test_long_errors_are_whole(void) {
   static char text[5000];
   static char names[100][60];

@@ -1,4 +1,4 @@
-// What execv() hands over is what was expanded, byte for byte.
+// execv() passes the expanded arguments on unchanged, byte for byte.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ TEST(ArgvExec, AnyValuesArriveUnchanged) {
 }
 
 TEST(ArgvExec, TheInjectionsOfOtherMailers) {
-  // CVE-2020-7247, CVE-2019-10149 and their kin: all of it is one argument.
+  // CVE-2020-7247, CVE-2019-10149 and similar: the whole value is one argument.
   const Template t = parse(PRINT_ARGS " -- %to%");
   for (const char* value : {";id;@d", "`id`@d", "$(id)@d", "${run{/bin/touch\t/x}}@d", "|id", "a' 'b",
                             "\"\"@d", "\"\"+x@d", "%from%", "-oX@d", "a\tb", "\xE2\x82", ""}) {

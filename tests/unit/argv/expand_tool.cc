@@ -1,5 +1,5 @@
-// Reads templates that end in NUL from standard input, and prints for each the arguments, every one followed
-// by NUL, between the bytes 0x01 and 0x02; or 0x03 where the template is refused. For sh_quoting_test.py.
+// For sh_quoting_test.py. Reads templates from standard input; each ends in NUL. For each template, prints
+// its arguments between the bytes 0x01 and 0x02, each followed by NUL. For a refused template, prints 0x03.
 #include <iostream>
 #include <string>
 

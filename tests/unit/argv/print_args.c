@@ -1,4 +1,4 @@
-/* Prints its arguments, each followed by NUL: what execv() really handed over. */
+/* Prints its arguments as execv() has passed them, each followed by NUL. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Properties that hold for any values of any bytes. Every failure prints the seed it came from.
+// Properties that hold for any bytes in any value. Every failure prints its seed.
 #include "support.h"
 
 namespace twinloft::argv::test {
@@ -6,7 +6,7 @@ namespace {
 
 struct Shape {
   std::string text;
-  std::size_t words = 0;  // no groups: the number of arguments is known from the text alone
+  std::size_t words = 0;  // no groups, so the text alone gives the number of arguments
 };
 
 std::string random_literal(SeededRandom& random) {
@@ -60,7 +60,7 @@ char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-// The rule of the language, written the short way: what the argument of a word must be.
+// The rule of the language in its shortest form: the expected argument of a word.
 std::string expected(const Word& word, const Values& values) {
   std::string out;
   for (const Part& part : word.parts) {
@@ -94,7 +94,7 @@ TEST(ArgvProperty, WordCountAndOrderNeverChange) {
 }
 
 TEST(ArgvProperty, OnePassOnly) {
-  // Values that are templates themselves come through byte for byte.
+  // Values that look like templates are passed on byte for byte.
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SeededRandom random(seed);

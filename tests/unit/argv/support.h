@@ -39,7 +39,7 @@ inline ExpandError expand_error(std::string_view text, const Values& values,
   return arguments.error();
 }
 
-// A value of any bytes that values may hold; with `bytes_max` 0 always empty.
+// A value of any allowed bytes. With `bytes_max` 0, it is always empty.
 inline std::string random_value(SeededRandom& random, std::size_t bytes_max) {
   static constexpr std::string_view spice[] = {
       "%to%", "%%", "%", "'", "\"", "\\", " ",         "\t",       "$(id)",       "`id`",

@@ -16,7 +16,7 @@
 namespace twinloft {
 namespace {
 
-// RFC 3720 appendix B.4 and the customary check value.
+// RFC 3720 appendix B.4, and the usual check value.
 TEST(Crc32c, KnownValues) {
   EXPECT_EQ(crc32c(as_bytes("123456789")), 0xe3069283u);
   std::vector<std::byte> zeros(32);

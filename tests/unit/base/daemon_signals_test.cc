@@ -16,14 +16,14 @@ TEST(DaemonSignals, NamesThem) {
   EXPECT_EQ(signal_name(SIGRTMAX + 1), "signal " + std::to_string(SIGRTMAX + 1));
 }
 
-// Each signal of the kernel is among them, or its default does nothing, or it cannot be taken, or it has a
-// meaning of its own.
+// Each signal of the kernel is in the list. The exceptions: its default action is harmless, it cannot be
+// caught, or it has its own meaning.
 TEST(DaemonSignals, NoneIsForgotten) {
   std::vector<int> taken = daemon_signals();
   const int others[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGPIPE, SIGQUIT,
                         SIGILL,  SIGTRAP, SIGABRT, SIGBUS,  SIGFPE, SIGSEGV,  SIGSYS};
   for (int number = 1; number <= SIGRTMAX; ++number) {
-    if (number >= 32 && number < SIGRTMIN) continue;  // the C library's own
+    if (number >= 32 && number < SIGRTMIN) continue;  // used by the C library
     bool is_taken = std::count(taken.begin(), taken.end(), number) == 1;
     bool is_other = std::count(std::begin(others), std::end(others), number) == 1;
     EXPECT_NE(is_taken, is_other) << signal_name(number);

@@ -13,7 +13,7 @@
 namespace twinloft {
 namespace {
 
-// Failed file systems: tests/e2e/failed_disk.
+// For failed file systems, see tests/e2e/failed_disk.
 TEST(Durable, AHealthyFileAndDirectory) {
   std::string dir = "/tmp/twinloft-durable-XXXXXX";
   ASSERT_NE(::mkdtemp(dir.data()), nullptr);

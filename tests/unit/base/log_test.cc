@@ -1,4 +1,4 @@
-// Nobody who logs in a service waits for the log's reader, and what was logged before the end gets out.
+// No thread of a service waits for the reader of the log. Lines that were logged before the end are written.
 #include "twinloft/base/log.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 namespace twinloft {
 namespace {
 
-// A process whose standard error is a pipe or socket of the test's; a core file is of no use to anybody.
+// A process whose standard error is a pipe or a socket of the test. It writes no core file.
 class Child {
  public:
   enum class Log { pipe, socket };
@@ -41,7 +41,7 @@ class Child {
       ::dup2(ends[1], STDERR_FILENO);
       ::close(ends[0]), ::close(ends[1]);
       ::signal(SIGALRM, SIG_DFL);
-      ::alarm(60);  // it hangs
+      ::alarm(60);  // ends a process that hangs
       body();
       ::_exit(0);
     }
@@ -106,7 +106,7 @@ TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
       log_settle();
     });
     char byte;
-    ASSERT_EQ(::read(ready[0].get(), &byte, 1), 1);  // all was logged, and nothing was read
+    ASSERT_EQ(::read(ready[0].get(), &byte, 1), 1);  // all lines were logged, and no line was read
     std::string text = child.read_all();
     EXPECT_EQ(child.wait(), 0);
     EXPECT_TRUE(has(text, "line 0 of many") && has(text, "line 1000 of many") &&
@@ -117,14 +117,14 @@ TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
   }
 }
 
-// Of a line: `lines="17"` is 17; nothing where it is another line.
+// The number in a line about missing lines: `lines="17"` gives 17. Any other line gives 0.
 std::size_t told_missing(const std::string& line) {
   std::string key = "log lines are missing here: the log's reader was too slow\" lines=\"";
   std::size_t at = line.find(key);
   return at == line.npos ? 0 : std::stoul(line.substr(at + key.size()));
 }
 
-// A reader that takes its time: what it has read and what it was told is missing are all that was logged.
+// With a slow reader, the lines that were read and the reported missing lines add up to all lines.
 TEST(Log, WhatASlowReaderMissesIsCountedToTheLine) {
   constexpr std::size_t lines = 60'000;
   for (auto kind : {Child::Log::pipe, Child::Log::socket}) {
@@ -175,7 +175,7 @@ TEST(Log, NoReaderKeepsADyingProcessAlive) {
     for (int i = 0; i < 5000; ++i) log_info("line {}.", i);
     TL_CHECK(lines_of("") == 1);
   });
-  int status = failing.wait();  // before anything is read
+  int status = failing.wait();  // before any line is read
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   Child ending(Child::Log::pipe, [] {
     LogWriter writer;
@@ -207,16 +207,15 @@ TEST(Log, AForkedProcessHasNoThreadAndWritesItsOwn) {
   std::size_t missing = 0, children = 0;
   for (int round = 0; round < 20; ++round) children += has(text, fmt::format("child {}.", round));
   for (std::size_t at = 0; (at = text.find("parent ", at)) != text.npos; ++at) ++missing;
-  EXPECT_EQ(missing, 4000u);  // none is lost, none is written twice
-  EXPECT_GT(children, 0u);    // the pipe may be full when one has its say: then that line is dropped
+  EXPECT_EQ(missing, 4000u);  // no line is lost or written twice
+  EXPECT_GT(children, 0u);    // a child's line is dropped if the pipe is full
 }
 
 std::size_t threads_here() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
 
-// A service forks its helpers first, and each process makes its own thread when it has forked for the last
-// time.
+// A service forks its helpers before it starts the log's thread. Each helper then starts its own.
 TEST(Log, AForkedProcessMayStartAThreadOfItsOwn) {
   Child child(Child::Log::pipe, [] {
     LogWriter writer;
@@ -260,7 +259,7 @@ TEST(Log, WithoutAThreadALineIsDroppedAndCounted) {
     ::close(ends[0][1]);
     char byte;
     ASSERT_EQ(::read(ready.get(), &byte, 1), 1);
-    std::string text = child.read_what_is_there();  // there is room again before the last line is logged
+    std::string text = child.read_what_is_there();  // makes room for the last line
     ASSERT_EQ(::write(go.get(), &byte, 1), 1);
     text += child.read_all();
     EXPECT_EQ(child.wait(), 0);
@@ -271,10 +270,11 @@ TEST(Log, WithoutAThreadALineIsDroppedAndCounted) {
 }
 
 struct SharedByWriters {
-  std::array<std::atomic<std::size_t>, 2> lines{};  // that each has written, or not
+  std::array<std::atomic<std::size_t>, 2> lines{};  // the number of attempts of each process, successful or
+                                                    // not
 };
 
-// After every read each of them sees that there is room, and only one gets it.
+// After every read, both processes see free space, and only one process gets it.
 TEST(Log, ProcessesThatShareAPipeDoNotWaitForItsReaderEither) {
   void* memory = ::mmap(nullptr, sizeof(SharedByWriters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                         -1, 0);

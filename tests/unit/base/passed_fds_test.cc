@@ -66,7 +66,7 @@ TEST_F(PassedFds, APacketNeedsNone) {
   EXPECT_FALSE(got->fds_lost);
 }
 
-// Also where the kernel's padding would have room for one more than was asked for.
+// Also if the kernel's padding has room for one more descriptor than was requested.
 TEST_F(PassedFds, WhatNobodyWantsIsClosed) {
   std::vector<int> four(passed_fds_max, read_end.get());
   for (std::size_t wanted = 0; wanted <= passed_fds_max; ++wanted) {
@@ -93,7 +93,7 @@ TEST_F(PassedFds, AProcessWithoutNumbersLosesThemAndIsTold) {
   ASSERT_GE(next, 0);
   ::close(next);
   rlimit tight = before;
-  tight.rlim_cur = static_cast<rlim_t>(next) + 1;  // one more, and all below are in use
+  tight.rlim_cur = static_cast<rlim_t>(next) + 1;  // one free descriptor number: all lower numbers are in use
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
   auto got = receive(2);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);

@@ -26,7 +26,7 @@ TEST(Process, TheEndOfAChildIsItsStatus) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-// What a service ignores and blocks would stay so in the programs that it starts.
+// A program that a service starts would inherit the service's ignored and blocked signals.
 TEST(Process, SignalsAreAsAProgramExpectsThem) {
   pid_t pid = ::fork();
   if (pid == 0) {

@@ -29,7 +29,7 @@ TEST_F(ProgramTest, WordsAreArgumentsAndNothingElse) {
   EXPECT_EQ(r->out, "PATH=/usr/sbin:/usr/bin:/sbin:/bin\nLC_ALL=C\n");
 }
 
-// As the kernel sees it: nothing that this process has open, ignores or blocks.
+// The program inherits no open descriptor, no ignored signal and no blocked signal of this process.
 TEST_F(ProgramTest, NothingOfThisProcessIsHandedOn) {
   Fd kept(::open("/dev/null", O_RDONLY));  // no O_CLOEXEC
   ASSERT_TRUE(kept);
@@ -45,7 +45,7 @@ TEST_F(ProgramTest, NothingOfThisProcessIsHandedOn) {
   ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
   (void)::signal(SIGUSR1, before);
   ASSERT_TRUE(r) << r.error().message;
-  constexpr std::uint64_t of_the_c_library = 3ull << 31;  // signals 32 and 33, which nobody else uses
+  constexpr std::uint64_t of_the_c_library = 3ull << 31;  // signals 32 and 33, which only the C library uses
   unsigned long long blocked = 0, ignored = 0;
   ASSERT_EQ(std::sscanf(r->out.c_str(), "SigBlk: %llx SigIgn: %llx", &blocked, &ignored), 2) << r->out;
   EXPECT_EQ(blocked, 0u);
@@ -86,7 +86,7 @@ TEST_F(ProgramTest, TimeAndOutputAreBounded) {
   EXPECT_EQ(r.error().code, Errc::exhausted);
 }
 
-// A program of the program that keeps its output open is not waited for, and does not stay.
+// A grandchild that keeps the output open delays nothing, and is killed.
 TEST_F(ProgramTest, WhatItLeavesBehindIsKilled) {
   auto r = runner.run({"/usr/bin/python3", "-c",
                        "import subprocess\nprint(subprocess.Popen(['/bin/sleep', '1000']).pid, flush=True)"},
@@ -94,7 +94,7 @@ TEST_F(ProgramTest, WhatItLeavesBehindIsKilled) {
   ASSERT_TRUE(r) << r.error().message;
   pid_t left = std::stoi(r->out);
   ASSERT_GT(left, 1);
-  // Killed. The process is a zombie until init or a subreaper has reaped it.
+  // The killed process is a zombie until init or a subreaper has reaped it.
   auto state = [&] {
     auto stat = read_file("/proc/" + std::to_string(left) + "/stat", 4096);
     return stat ? stat->at(stat->rfind(')') + 2) : 'X';

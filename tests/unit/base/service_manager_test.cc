@@ -16,7 +16,7 @@
 namespace twinloft {
 namespace {
 
-// A service manager's end; `name` begins with '@' where it is abstract.
+// The service manager's socket. A `name` that begins with '@' is abstract.
 class Manager {
  public:
   explicit Manager(const std::string& name)
@@ -70,7 +70,7 @@ TEST(ServiceManager, SocketsArePassedOnceAndToOneProcess) {
     EXPECT_TRUE(take_passed_sockets().empty()) << pid << " " << count;
     EXPECT_EQ(::getenv("LISTEN_PID"), nullptr);
   }
-  // Three and four, whatever they are here: what this process holds there is put back afterwards.
+  // The test needs descriptors 3 and 4. It restores the present ones afterwards.
   int kept[2] = {::dup(3), ::dup(4)}, ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   int high[2] = {::fcntl(ends[0], F_DUPFD, 100), ::fcntl(ends[1], F_DUPFD, 100)};
@@ -91,7 +91,7 @@ TEST(ServiceManager, SocketsArePassedOnceAndToOneProcess) {
     if (kept[i] >= 0) ::dup2(kept[i], 3 + i), ::close(kept[i]);
 }
 
-// Each of these would wait for a second.
+// Each notification to a full socket would wait for a second.
 TEST(ServiceManager, OneThatDoesNotReadKeepsNobodyWaiting) {
   Manager manager("@twinloft/test/full/" + std::to_string(::getpid()));
   while (tell_service_manager("STATUS=x", Patience::none)) {

@@ -47,7 +47,7 @@ TEST_F(AgentRefusalTest, NothingIsRefusedWhereItCannotBeAnOption) {
     EXPECT_EQ(refused(command), "none") << command;
 }
 
-// Such a value is no sender's and no recipient's fault: 451 at the delivery, and a log line.
+// A wrong value from the configuration is not the fault of sender or recipient: 451 and a log line.
 TEST_F(AgentRefusalTest, WhatTheConfigurationChoosesIsNotRefusedForGood) {
   recipient_.user.home = "-x";
   envelope_.lhlo = "-x";

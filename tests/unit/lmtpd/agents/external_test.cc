@@ -43,7 +43,8 @@ TEST_F(ExternalTest, SyncsTheSpoolAfterSuccessOnly) {
   start({spec("exit 0")});
   EXPECT_EQ(deliver().code, 250);
   EXPECT_NE(ops_.at("syncfs"), std::string::npos);
-  EXPECT_NE(ops_.at("open root", ops_.at("syncfs")), std::string::npos);  // and the spool is still the same
+  EXPECT_NE(ops_.at("open root", ops_.at("syncfs")), std::string::npos);  // the spool is checked again after
+                                                                          // the sync
 
   ops_.clear();
   start({spec("exit 75")});
@@ -61,20 +62,20 @@ TEST_F(ExternalTest, SyncsTheSpoolAfterSuccessOnly) {
 TEST_F(ExternalTest, AFailedSyncIsNoDelivery) {
   start({spec("exit 0")});
   ops_.clear();
-  ops_.fail_at = 1;  // open root, syncfs
+  ops_.fail_at = 1;  // the calls are: open root, syncfs
   Reply reply = deliver();
   EXPECT_EQ(ops_.calls().at(1), "syncfs");
   EXPECT_EQ(reply.code, 451);
   EXPECT_EQ(reply.enhanced, "4.3.0");
 }
 
-// Its own syncs may have been told of success by a file system that has failed.
+// A failed file system may report success to the agent's own syncs.
 TEST_F(ExternalTest, AFailedSpoolIsNoDeliveryOfAnAgentThatSyncs) {
   AgentSpec s = spec("exit 0");
   s.syncs = true;
   start({s});
   ops_.clear();
-  ops_.fail_at = 1;  // open root, look
+  ops_.fail_at = 1;  // the calls are: open root, check the file system
   Reply reply = deliver();
   EXPECT_EQ(ops_.calls().at(1), "look");
   EXPECT_EQ(reply.code, 451);
@@ -83,7 +84,7 @@ TEST_F(ExternalTest, AFailedSpoolIsNoDeliveryOfAnAgentThatSyncs) {
 
 TEST_F(ExternalTest, ASpoolThatWentAwayMeanwhileIsNoDelivery) {
   give_to_mail_user(spool_ + "/" + spool_marker_name);
-  start({spec("save ../.twinloft-spool")});  // the agent destroys the marker
+  start({spec("save ../.twinloft-spool")});  // the agent removes the marker
   Reply reply = deliver();
   EXPECT_EQ(reply.code, 451);
   EXPECT_EQ(reply.enhanced, "4.3.0");
@@ -140,7 +141,7 @@ TEST_F(ExternalTest, AKilledSpawnerIs451ForAll) {
   EXPECT_EQ(interrupted.code, 451);
   EXPECT_EQ(interrupted.enhanced, "4.3.0");
   char byte;
-  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // the agent died with its spawner
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // the agent ended together with its spawner
   recipient_.user.agent = "other";
   EXPECT_EQ(deliver().code, 451);
   EXPECT_FALSE(spawner_->alive());
@@ -156,8 +157,8 @@ TEST_F(ExternalTest, LoopsAndPathsOutsideTheSpoolAreRefusedBeforeTheAgentRuns) {
   EXPECT_EQ(deliver().code, 250);
 }
 
-// syncfs reaches the spool only: what an agent puts beneath a home elsewhere would be acknowledged and not
-// durable.
+// syncfs covers the spool only. What an agent stores below a home elsewhere would be acknowledged without
+// being durable.
 TEST_F(ExternalTest, AHomeOutsideTheSpoolIsRefusedWhereTheRowNamesNoMaildir) {
   start({spec("save ran")});
   recipient_.user.maildir.clear();
@@ -167,7 +168,8 @@ TEST_F(ExternalTest, AHomeOutsideTheSpoolIsRefusedWhereTheRowNamesNoMaildir) {
   EXPECT_EQ(reply.enhanced, "4.3.5");
 }
 
-// lmtpd has found the user: an agent that knows no such user looks elsewhere, or is asked for another name.
+// lmtpd has found the user. If the agent finds no such user, it reads another database, or the template
+// passes another name.
 TEST_F(ExternalTest, AnAgentThatKnowsNoSuchUserBouncesNothingUnlessConfigured) {
   start({spec("noread 67")});
   Reply reply = deliver();
@@ -179,10 +181,10 @@ TEST_F(ExternalTest, AnAgentThatKnowsNoSuchUserBouncesNothingUnlessConfigured) {
   EXPECT_EQ(deliver().code, 550);
 }
 
-// dovecot-lda reads its stdin with pread, and must count as having read it.
+// dovecot-lda reads its stdin with pread. lmtpd must recognize this as having read the message.
 class DovecotTest : public ExternalTest {
  protected:
-  // 2.4 has settings of its own, and a rule of how they are written.
+  // Dovecot 2.4 has other settings, in another syntax.
   static bool is_2_4() {
     return std::filesystem::exists("/usr/share/dovecot/conf.d/10-mail.conf") &&
            test::slurp("/usr/share/dovecot/conf.d/10-mail.conf").find("mail_driver") != std::string::npos;

@@ -74,7 +74,7 @@ TEST(AgentReply, EverythingButAnExitIsTemporary) {
 
 TEST(AgentReply, UnreadStdinIsNoDelivery) {
   EXPECT_EQ(of(End::exited, 0, "", false).code, 451);
-  EXPECT_EQ(of(End::exited, 77, "", false).code, 550);  // a refusal needs no message
+  EXPECT_EQ(of(End::exited, 77, "", false).code, 550);  // a refusal without a message is valid
   AgentSpec lenient = spec();
   lenient.must_read_stdin = false;
   EXPECT_EQ(reply_of_run(lenient, {End::exited, 0, {}}, false).code, 250);

@@ -1,4 +1,5 @@
-// The spawner with real processes: identity, cleanliness, limits, and that nothing outlives its run.
+// The spawner with real processes: user and groups, clean environment, limits, and no process left after a
+// run.
 #include "twinloft/lmtpd/agents/spawner.h"
 
 #include <pwd.h>
@@ -23,7 +24,7 @@ using std::chrono::milliseconds;
 class SpawnerTest : public test::DirTest {
  protected:
   void SetUp() override {
-    // The build tree may be closed to the mail user.
+    // The mail user may have no access to the build tree.
     agent_ = path("agent");
     std::filesystem::copy_file(TEST_AGENT, agent_);
     ::chmod(agent_.c_str(), 0755);
@@ -83,7 +84,7 @@ class SpawnerTest : public test::DirTest {
     ::chmod(at.c_str(), 0666);
     return at;
   }
-  // Starts agent 0, which leaves a helper in a session of its own, goes on once `gate` was opened and closed,
+  // Starts agent 0. The agent leaves a helper in its own session, waits until `gate` is opened and closed,
   // and ends.
   std::thread start_gated(const std::string& gate, Fd* open_gate) {
     std::thread runs([this] {
@@ -91,7 +92,7 @@ class SpawnerTest : public test::DirTest {
       r.agent = 0;
       EXPECT_EQ(run(r).value, 0);
     });
-    open_gate->reset(::open(gate.c_str(), O_WRONLY | O_CLOEXEC));  // waits for the agent
+    open_gate->reset(::open(gate.c_str(), O_WRONLY | O_CLOEXEC));  // waits until the agent opens the gate
     return runs;
   }
 
@@ -133,7 +134,8 @@ TEST_F(SpawnerTest, RunsAsTheUserInACleanProcess) {
   EXPECT_NE(report.find("cwd " + home() + " umask 077\n"), std::string::npos) << report;
   EXPECT_NE(report.find("signals 0 1\n"), std::string::npos) << report;
   EXPECT_NE(report.find("core 0 files 77\n"), std::string::npos) << report;
-  EXPECT_NE(report.find("descriptors 4 "), std::string::npos) << report;  // 0, 1, 2 and the report itself
+  // 0 to 2, and the descriptor of the report itself
+  EXPECT_NE(report.find("descriptors 4 "), std::string::npos) << report;
   for (const char* there : {"env USER=ann\n", "env LOGNAME=ann\n", "env EXTRA=yes\n",
                             "env TWINLOFT_PASSED=1\n", "env PATH=/usr/local/bin:/usr/bin:/bin\n"})
     EXPECT_NE(report.find(there), std::string::npos) << there << report;
@@ -173,7 +175,7 @@ TEST_F(SpawnerTest, RefusesUsersBelowTheConfiguredOnes) {
   EXPECT_EQ(run().end, End::exited) << "the configured user always passes";
 }
 
-// A server process that was taken over names what it likes.
+// A server process that an attacker controls can request any home.
 TEST_F(SpawnerTest, RunsNoAgentWithAHomeThatNobodyConfigured) {
   SpawnerOptions options;
   options.run_as.homes = {home()};
@@ -287,7 +289,7 @@ TEST_F(SpawnerTest, AScriptWithoutInterpreterLineIsNotGivenToAShell) {
   EXPECT_NE(result.output.find("names an interpreter"), std::string::npos) << result.output;
 }
 
-// "Permission denied" alone sends its reader to the script, whose permissions are right.
+// A plain "Permission denied" would suggest the script, whose permissions are right.
 TEST_F(SpawnerTest, WhatIsDeniedIsNamed) {
   std::string script = path("script"), interpreter = path("interpreter");
   std::ofstream(interpreter) << "x";
@@ -320,8 +322,8 @@ TEST_F(SpawnerTest, KeepsTheEndOfAFlood) {
   EXPECT_TRUE(result.output.ends_with("x\nthe last line\n"));
 }
 
-// What has left its run may write without end: the last reading of the output has a bound, and other runs go
-// on.
+// A process that has left its run may write without end. The last read of the output is limited, and other
+// runs continue.
 TEST_F(SpawnerTest, ADaemonThatFloodsHoldsUpNobody) {
   std::string gate = make_fifo("gate"), others = make_fifo("others");
   start({named("gated", "daemon-gate " + others + " " + gate), named("flood", "daemon-flood " + fifo()),
@@ -362,7 +364,7 @@ TEST_F(SpawnerTest, GivesSignsOfLifeUnlessItHangs) {
   ::kill(spawner_->pid(), SIGKILL);
 }
 
-// Whatever its agent's time limit is: their clients would wait for a process that does nothing.
+// This does not depend on the agent's time limit: the clients would wait for a stopped process.
 TEST_F(SpawnerTest, RunsUnderWayEndOnceItIsFoundToHang) {
   SpawnerOptions options;
   options.answer_wait = milliseconds(300);
@@ -432,7 +434,7 @@ TEST_F(SpawnerTest, ADaemonThatHidesEndsOnceNoRunIsUnderWay) {
 TEST_F(SpawnerTest, EndsAnAgentAtItsTimeLimit) {
   AgentSpec s = spec("hang " + fifo());
   s.time_limit = milliseconds(200);
-  s.kill_grace = milliseconds(60'000);  // TERM is enough
+  s.kill_grace = milliseconds(60'000);  // SIGTERM is enough
   start(s);
   EXPECT_EQ(run().end, End::timed_out);
   EXPECT_FALSE(somebody_is_left());
@@ -462,16 +464,16 @@ TEST_F(SpawnerTest, RunsManyAtOnceAndSaysBusyBeyond) {
   ::kill(spawner_->pid(), SIGKILL);
   for (auto& t : threads) t.join();
   char byte;
-  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // waits until the last of them is dead
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // waits until the last agent has ended
   EXPECT_EQ(run().end, End::lost);
   EXPECT_FALSE(spawner_->alive());
 }
 
 TEST_F(SpawnerTest, FewDescriptorsMeanFewerRunsAndNoLostOnes) {
-  struct rlimit few{80, 80};  // 64 of its own, and 16 for four runs
+  struct rlimit few{80, 80};  // 64 for the spawner, and 16 for four runs
   pid_t child = ::fork();
   if (child == 0) {
-    // In a process of its own: the hard limit could not be raised again by a test that is not root.
+    // In a separate process, since only root could raise the hard limit again.
     if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(1);
     start(spec("announce " + fifo()));
     std::vector<std::thread> threads;
@@ -495,7 +497,7 @@ TEST_F(SpawnerTest, EndsEveryRunWhenItsOwnerGoes) {
   AgentSpec s = spec("announce " + fifo());
   start(s);
   pid_t spawner = spawner_->pid();
-  // The request goes out without waiting for its result, as from a network process that is killed.
+  // Sends the request without waiting for the result, like a server process that is killed.
   pid_t owner = ::fork();
   if (owner == 0) {
     run();

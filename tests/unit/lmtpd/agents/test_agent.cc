@@ -36,7 +36,7 @@ void map_stdin() {
   if (at == MAP_FAILED || *static_cast<volatile char*>(at) == 0) std::exit(74);
 }
 
-// A daemon whose environment tells nothing, and that fills the agent's output for as long as it lives.
+// A daemon with an empty environment. It fills the agent's output for as long as it lives.
 void leave_flooding_child(const char* fifo) {
   int ready[2];
   if (::pipe(ready) != 0) std::exit(71);
@@ -55,8 +55,8 @@ void leave_flooding_child(const char* fifo) {
   if (::read(ready[0], &byte, 1) != 1) std::exit(71);
 }
 
-// A child that holds `fifo` open for reading and never ends; the parent goes on once it does.
-// `hide`: with an environment that tells nothing.
+// A child that holds `fifo` open for reading and never ends. The parent continues once the child has it open.
+// `hide`: the child has an empty environment.
 void leave_child(const char* fifo, bool own_session, bool hide = false) {
   int ready[2];
   if (::pipe(ready) != 0) std::exit(71);
@@ -77,7 +77,7 @@ void leave_child(const char* fifo, bool own_session, bool hide = false) {
   if (::read(ready[0], &byte, 1) != 1) std::exit(71);
 }
 
-// Goes on once the other end of `gate` was opened and closed.
+// Returns once the other end of `gate` was opened and closed.
 void wait_for(const char* gate) {
   int fd = ::open(gate, O_RDONLY);
   char byte;
@@ -90,7 +90,7 @@ void hold_and_wait(const char* fifo, bool ignore_term) {
   for (;;) ::pause();
 }
 
-// Writes one byte to `fifo`, so that the test knows that the agent runs, and keeps it open.
+// Writes one byte to `fifo` and keeps it open, so that the test knows that the agent runs.
 void announce_and_wait(const char* fifo) {
   int fd = ::open(fifo, O_WRONLY);
   if (fd < 0 || ::write(fd, "r", 1) != 1) std::exit(71);

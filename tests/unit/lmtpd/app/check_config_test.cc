@@ -1,4 +1,4 @@
-// `lmtpd check-config` in a directory of its own; what depends on who asks needs root.
+// `lmtpd check-config` in its own directory. Tests that depend on the calling user need root.
 #include "check_config.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class CheckConfigTest : public testing::Test {
   }
   static bool is_root() { return ::getuid() == 0; }
 
-  // The first lines of the file, and its section [users].
+  // users: the lines of the section [users]. rest: further sections.
   int check(const std::string& users, const std::string& rest = "") {
     return check(users, rest, is_root() ? "user = 61234\ngroup = 61234\n" : "", dir_ + "/spool");
   }
@@ -131,7 +131,7 @@ TEST_F(CheckConfigTest, TheBuiltInAgentWritesAsLmtpdsUserOnly) {
       << "an external agent runs as anybody, where lmtpd starts as root: " << err_;
 }
 
-// uid_min is for users whom rows name.
+// uid_min applies to users from rows only.
 TEST_F(CheckConfigTest, TheConfiguredUserMayBeBelowTheLowest) {
   ASSERT_TRUE(is_root()) << "needs other users";
   EXPECT_EQ(check(static_users("uid = 61235\ngid = 61235\nagent = \"a\""),
@@ -140,7 +140,7 @@ TEST_F(CheckConfigTest, TheConfiguredUserMayBeBelowTheLowest) {
       << err_;
 }
 
-// Root may read everything; the user that lmtpd becomes may not.
+// Root may read every file, but the user that lmtpd changes to may not.
 TEST_F(CheckConfigTest, FilesAreTriedAsTheUserThatLmtpdBecomes) {
   ASSERT_TRUE(is_root()) << "needs root";
   std::string file = dir_ + "/users.sqlite";
@@ -168,7 +168,7 @@ TEST_F(CheckConfigTest, ASpoolThatTheUserCannotEnterIsNamed) {
   EXPECT_TRUE(says("spool: ")) << err_;
 }
 
-// What is wrong with the file, and what is wrong with the machine, in one run.
+// One run reports the faults of the file and of the machine.
 TEST_F(CheckConfigTest, AllProblemsAreShownAtOnce) {
   int code = check(static_users(maildir()),
                    "[tls]\ncertificat = \"/x\"\n[agent.a]\ncommand = "
@@ -183,7 +183,7 @@ TEST_F(CheckConfigTest, AllProblemsAreShownAtOnce) {
   EXPECT_EQ(out_, "");
 }
 
-// As serve would refuse it.
+// The same refusal as that of `serve`.
 TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
   auto listen = [&](const std::string& address) {
     return check(static_users(maildir()), "[[listen]]\naddress = \"" + address + "\"\n");
@@ -198,7 +198,8 @@ TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/socket"));
 }
 
-// One that serves may be this one, and is to read its configuration again; another program is in its way.
+// If an lmtpd listens there, this may be the lmtpd that reads the file next. Any other program makes the
+// start fail.
 TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
   ASSERT_TRUE(is_root()) << "sees the descriptors of all processes";
   loopback::Listening tcp = loopback::listen();
@@ -221,7 +222,7 @@ TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
   (void)::prctl(PR_SET_NAME, before.c_str());
 }
 
-// A wrong key keeps no other section from being looked at.
+// After a wrong key, the other sections are still checked.
 TEST_F(CheckConfigTest, OneWrongSectionHidesNoOther) {
   EXPECT_EQ(check(static_users(maildir()),
                   "[quota]\ndrivr = \"none\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n"
@@ -234,7 +235,7 @@ TEST_F(CheckConfigTest, OneWrongSectionHidesNoOther) {
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
 }
 
-// As when the user is missing: the rest is looked at by who asks.
+// Without the configured user, the rest is checked as the calling user.
 TEST_F(CheckConfigTest, AMissingUserHidesNothingElse) {
   EXPECT_EQ(check(static_users(maildir()), "[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n",
                   "user = \"no-such-user-here\"\n", "/nowhere/spool"),
@@ -247,7 +248,7 @@ TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
   constexpr const char* told =
       "warning: limits.connections (1000) and limits.deliveries (64) may need 2512 open files, and this "
       "process may have 2000";
-  pid_t child = ::fork();  // which lowers its hard limit for good
+  pid_t child = ::fork();  // the child lowers its hard limit permanently
   ASSERT_GE(child, 0);
   if (child == 0) {
     rlimit few{256, 2000};
@@ -262,8 +263,8 @@ TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
   EXPECT_EQ(compare_open_files(config), std::nullopt);
 }
 
-// Where a source of the machine's accounts does not answer, nobody is said to be missing, and serve's exit
-// code has it started again.
+// If the source of the machine's accounts does not answer, no account counts as missing. The exit code of
+// `serve` then makes the service manager start lmtpd again.
 TEST_F(CheckConfigTest, AccountsThatCannotBeReadAreNotMissing) {
   for (int error : {ETIMEDOUT, EMFILE, EIO, ECONNREFUSED}) {
     Status answered = check_answered(error, "vmail", "user");

@@ -97,8 +97,7 @@ TEST(Config, TheExampleLoads) {
   EXPECT_EQ(config->delivery.spool.volume->text(), "6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31");
 }
 
-// What the example shows as a default, commented out, must be accepted when it is not: the words of every
-// section are known.
+// Every key that the example shows as a commented-out default must be accepted when it is enabled.
 TEST(Config, EverythingAtOnceIsRead) {
   auto config = parse_config("t.toml", R"(
 hostname = "mx.example.org"
@@ -301,7 +300,7 @@ TEST(Config, QuotaThatDovecotCounts) {
       << "a question waits as a delivery does";
 }
 
-// From before the key accept_all.
+// A configuration from before the key accept_all.
 TEST(Config, StaticUsersWithoutAListAreEverybodyAndThatIsTold) {
   auto config = parse_config(
       "t.toml",

@@ -1,4 +1,4 @@
-// What the configured agents and next hops take, by the user's row and the default.
+// What the configured agents and next hops accept, by the row of the user and by the default agent.
 #include "twinloft/lmtpd/config/ways.h"
 
 #include <gtest/gtest.h>

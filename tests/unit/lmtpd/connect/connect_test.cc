@@ -56,14 +56,14 @@ TEST(ConnectProcess, ConnectsToItsTargetsAndToNothingElse) {
   EXPECT_EQ((*process)->connect(3).error().code, Errc::denied);
 }
 
-// Where its pid is.
+// The pid of the process, in shared memory.
 struct Told {
   pid_t* pid = static_cast<pid_t*>(
       ::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ~Told() { ::munmap(pid, sizeof *pid); }
 };
 
-// One that hangs holds nobody up for long, and serves again once it goes on.
+// Callers of a stopped process get a timeout. After SIGCONT the process serves again.
 TEST(ConnectProcess, AProcessThatHangsIsGivenUpInTime) {
   loopback::Listening here = loopback::listen();
   Told told;
@@ -90,7 +90,7 @@ TEST(ConnectProcess, AProcessThatHangsIsGivenUpInTime) {
   while (!(*process)->connect(0)) ::usleep(1000);
 }
 
-// Its queue is full, so the kernel answers no client.
+// A listener with a full queue: the kernel answers no client.
 struct Silent : loopback::Listening {
   std::vector<Fd> queue;
   Silent() : Listening(loopback::listen(0)) {
@@ -123,8 +123,8 @@ TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
       ++ended;
     });
   while (begun < 12) ::usleep(1000);
-  // Again and again: at first they may not have come to take what there is. Where they have it all this takes
-  // the ten minutes that each of them waits.
+  // Repeated, since the silent target's callers may not have taken their lanes yet. If they could take all
+  // lanes, each call would wait for ten minutes.
   for (int connected = 0; connected < 20; ::usleep(5'000)) {
     Result<Fd> fd = (*process)->connect(1);
     connected += fd.has_value();
@@ -132,11 +132,11 @@ TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
     EXPECT_TRUE(fd || fd.error().code == Errc::timeout) << fd.error().message;
   }
   EXPECT_EQ(ended, 0) << "it had to wait for them";
-  silent.fd.reset();  // refused from now on
+  silent.fd.reset();  // connections are refused from now on
   for (std::thread& t : threads) t.join();
 }
 
-// A name's addresses share the time: "localhost" may have two.
+// All addresses of a name share the time limit: "localhost" may have two.
 TEST(ConnectTo, ATimeThatIsOverIsAnError) {
   Silent silent;
   ConnectTarget target = *parse_connect_target("127.0.0.1:" + std::to_string(silent.port));

@@ -1,4 +1,4 @@
-// The service: which agent, the spool check before anything else, and the bound per user.
+// The service: the choice of the agent, the spool check before each delivery, and the limit for each user.
 #include <signal.h>
 
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ TEST_F(ServiceTest, TheLogLineSaysWhatTheDeliveryDid) {
     recipient_.user.agent = agent;
     (void)deliver();
   }
-  service_.reset();  // its log is written
+  service_.reset();  // writes the rest of its log
   std::string log = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(std::filesystem::exists(stored.path)) << stored.path;
   for (const std::string& words :
@@ -50,7 +50,7 @@ TEST_F(ServiceTest, TheLogLineSaysWhatTheDeliveryDid) {
     EXPECT_NE(log.find(words), std::string::npos) << words << "\n" << log;
 }
 
-// The rest of such a row is empty: its uid 0 is no mistake of the row.
+// Such a row has no other values, so its uid 0 is not an error of the row.
 TEST_F(ServiceTest, ANextHopThatNoSectionConfiguresIsNamed) {
   start({spec("save saved")}, "maildir");
   recipient_.user = User{};
@@ -59,7 +59,7 @@ TEST_F(ServiceTest, ANextHopThatNoSectionConfiguresIsNamed) {
   testing::internal::CaptureStderr();
   Reply reply = deliver();
   std::string group = service_->group_of(recipient_.user);
-  service_.reset();  // its log is written
+  service_.reset();  // writes the rest of its log
   std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::to_string(reply.code) + " " + reply.enhanced, "451 4.3.5");
   EXPECT_NE(log.find("no section [next_hop.store1] configures"), std::string::npos) << log;
@@ -89,8 +89,7 @@ TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
   EXPECT_EQ(deliver().code, 250);
   become_root();
   unmount(spool_);
-  std::filesystem::remove(spool_ + "/" + spool_marker_name);  // the mount point itself was marked by the
-                                                              // fixture
+  std::filesystem::remove(spool_ + "/" + spool_marker_name);  // the fixture has marked the mount point itself
   become_mail_user();
   EXPECT_FALSE(service_->check_spool().has_value());
   for (const char* agent : {"maildir", "agent"}) {
@@ -103,7 +102,7 @@ TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
   EXPECT_FALSE(std::filesystem::exists(path("ran")));
 }
 
-// The queue of the network side keeps to them.
+// The queue of the network side enforces these limits.
 TEST_F(ServiceTest, SaysWhatBoundsAUsersDeliveries) {
   AgentSpec s = spec("exit 0");
   s.deliveries_max = 7;
@@ -119,7 +118,7 @@ TEST_F(ServiceTest, SaysWhatBoundsAUsersDeliveries) {
   EXPECT_EQ(external.shared.most, 7u);
 }
 
-// A message to many of the built-in agent's users is one file for up to a hundred of them.
+// A message to many users of the built-in agent is one file for up to a hundred of them.
 TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
   DeliveryConfig config;
   config.spool.root = spool_;
@@ -139,7 +138,7 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
   for (std::size_t i = 0; i < 250; ++i) {
     envelope.recipients.push_back(recipient_);
     envelope.recipients.back().user.maildir = fmt::format("{}/ann/{}/Maildir", spool_, i % 125);
-    envelope.recipients.back().user.name = fmt::format("{}@example.org", i % 125);  // each of them twice
+    envelope.recipients.back().user.name = fmt::format("{}@example.org", i % 125);  // each user twice
     all.push_back(i);
   }
   MessageBody body = test::in_memory(test::small_message);

@@ -1,4 +1,4 @@
-// Deliveries of the built-in agent where somebody else counts what mailboxes hold.
+// Deliveries of the built-in agent if another service counts the use of the mailboxes.
 #include "asked_quota.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// A mailbox of `most` bytes, of which what is stored is used.
+// A mailbox of `most` bytes. Stored bytes count as used.
 struct Counting final : QuotaService {
   std::atomic<std::uint64_t> most{0}, used{0};
   std::atomic<bool> away{false};
@@ -77,7 +77,7 @@ TEST_F(AskedQuotaTest, WithoutAnAnswerMailIsPutOffAndTheLogSaysWhy) {
   EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/tmp"));
 }
 
-// What is under way is counted, and refuses nobody for good.
+// Deliveries in flight count, but cause no permanent refusal.
 TEST_F(AskedQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
   service_.most = 1000;
   AskedQuota quota(&service_);

@@ -1,7 +1,7 @@
 // For tests/e2e/failed_disk. deliver_by_steps SPOOL DURABILITY UID GID KNOWN: one delivery by the built-in
-// agent to ann+lists, with a folder, its subscription and a counted quota. Before each file operation it
-// writes "step TEXT" and waits for a line, so that a test can have the file system fail there. KNOWN = 1: a
-// first message has been delivered without steps. The last line is "reply CODE NOTE".
+// agent to ann+lists, with a folder, its subscription and a counted quota. It writes "step TEXT" before each
+// file operation and waits for a line, so that the test can make the file system fail there.
+// KNOWN = 1: a first message is delivered without steps. The last line is "reply CODE NOTE".
 #include <fmt/format.h>
 #include <grp.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// user+detail@ with the built-in agent: which folder, what is made, and what never happens.
+// user+detail@ with the built-in agent: the chosen folder, and the folders that are created or left alone.
 #include <fstream>
 
 #include "../support/maildir_fixture.h"
@@ -12,7 +12,7 @@ class DetailFoldersTest : public test::MaildirFixture {
            bool subscribe = true) {
     use_spool(dir_, DurabilityWay::fsync, {detail, separator, folders_max, subscribe});
   }
-  // The new/ directories that have a message, relative to the Maildir.
+  // Delivers, and returns the new/ directories with a message, relative to the Maildir.
   std::string deliver_to(const std::string& detail) {
     recipient_.detail = detail;
     Reply reply = deliver();
@@ -184,7 +184,7 @@ TEST_F(DetailFoldersTest, AFailedSubscriptionLosesNeitherTheOldOnesNorTheMail) {
   }
 }
 
-// Of a process that was killed. Its age is what counts.
+// The lock of a killed process. Its age decides.
 TEST_F(DetailFoldersTest, ALockThatNobodyHoldsIsRemoved) {
   use(FoldersByDetail::create);
   make_folder("");
@@ -215,7 +215,7 @@ TEST_F(DetailFoldersTest, WhatALockHasKeptFromBeingSubscribedIsSubscribedLater) 
       << "what the user has unsubscribed stays so";
 }
 
-// The file that another program is writing under the lock's name is not put in the place of `subscriptions`.
+// Another program writes a file under the lock's name. This file does not replace `subscriptions`.
 TEST_F(DetailFoldersTest, ALockThatWasTakenOverIsNotUsed) {
   use(FoldersByDetail::create);
   make_folder("");
@@ -230,7 +230,7 @@ TEST_F(DetailFoldersTest, ALockThatWasTakenOverIsNotUsed) {
   EXPECT_EQ(test::slurp(maildir_ + "/subscriptions.lock"), "another program's");
 }
 
-// Strangers choose the names.
+// Senders choose these names.
 TEST_F(DetailFoldersTest, ADirectoryThatIsNoMailFolderIsLeftAlone) {
   for (auto detail : {FoldersByDetail::existing, FoldersByDetail::create}) {
     use(detail);
@@ -267,7 +267,7 @@ TEST_F(DetailFoldersTest, AReadErrorIsNoMissingFolder) {
   use(FoldersByDetail::existing);
   make_folder(".lists");
   ops_.clear();
-  ops_.fail_at = 2;  // root, Maildir, folder
+  ops_.fail_at = 2;  // the calls open root, Maildir, folder
   recipient_.detail = "lists";
   EXPECT_EQ(deliver().code, 451);
   EXPECT_TRUE(test::list(maildir_ + "/new").empty());

@@ -8,7 +8,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// However many names there are; with a fixed number of mutexes some would be the held one.
+// For any number of names. With a fixed number of mutexes, some names would share the held mutex.
 TEST(KeyedMutex, NobodyWaitsForAnotherName) {
   KeyedMutex mutexes;
   KeyedMutex::Lock held = mutexes.lock("ann");

@@ -1,4 +1,4 @@
-// The built-in agent where something fails: every step in turn, and a disk that is really full.
+// The built-in agent with a failure at each step, and with a full disk.
 #include "../support/maildir_fixture.h"
 
 namespace twinloft::lmtpd {
@@ -11,7 +11,7 @@ class MaildirFaultTest : public test::MaildirFixture {
     EXPECT_TRUE(test::list(maildir_ + "/new").empty()) << where;
   }
 
-  // Fails the first call, then the second, and so on, until nothing is left to fail.
+  // The first call fails, then the second, and so on, until all calls have failed once.
   void fail_every_step(DurabilityWay durability, bool new_maildir) {
     int step = 0;
     for (;; ++step) {
@@ -31,11 +31,11 @@ class MaildirFaultTest : public test::MaildirFixture {
                           ops_.calls().at(static_cast<std::size_t>(step));
       EXPECT_EQ(reply.code, 451) << where;
       expect_nothing_left(where);
-      // And the user is not stuck: the next delivery works.
+      // The user is not blocked: the next delivery works.
       ops_.fail_at = -1;
       EXPECT_EQ(deliver().code, 250) << where << ": " << detail_;
     }
-    EXPECT_GE(step, 8);  // the order of maildir_test has so many steps: none was skipped
+    EXPECT_GE(step, 8);  // as many steps as in maildir_test: none was skipped
     EXPECT_EQ(test::list(maildir_ + "/new").size(), 1u);
   }
 };
@@ -50,7 +50,7 @@ TEST_F(MaildirFaultTest, AlsoWithGroupSync) {
   fail_every_step(DurabilityWay::group_sync, false);
 }
 
-// The mail user may not be allowed to find out by the spool's root that the file system has failed.
+// The mail user may have no right to detect the failed file system by the spool's root.
 TEST_F(MaildirFaultTest, AfterAGroupsSyncTheMessagesOwnFileAndDirectoryAreLookedAt) {
   use_spool(dir_, DurabilityWay::group_sync);
   ASSERT_EQ(deliver().code, 250);
@@ -64,7 +64,7 @@ TEST_F(MaildirFaultTest, AfterAGroupsSyncTheMessagesOwnFileAndDirectoryAreLooked
 }
 
 TEST_F(MaildirFaultTest, AFailedNewMaildirIsSyncedByTheNextDelivery) {
-  // The parents exist after the first attempt, but nothing says that they are durable.
+  // The parents exist after the first attempt, but they may not be durable.
   for (int step = 0; ops_.at("fsync /example.org") == std::string::npos; ++step) {
     ASSERT_LT(step, 100);
     std::filesystem::remove_all(dir_ + "/example.org");
@@ -78,7 +78,7 @@ TEST_F(MaildirFaultTest, AFailedNewMaildirIsSyncedByTheNextDelivery) {
   ops_.fail_at = -1;
   ASSERT_EQ(deliver().code, 250);
   EXPECT_NE(ops_.at("fsync /example.org"), std::string::npos);
-  EXPECT_NE(ops_.at("fsync "), std::string::npos);  // the root
+  EXPECT_NE(ops_.at("fsync "), std::string::npos);  // the root is synced
 }
 
 TEST_F(MaildirFaultTest, SaysNoSpaceAndOverQuota) {
@@ -130,7 +130,7 @@ TEST_F(MaildirFaultTest, TheKernelIsReallyAskedToSync) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   Fd read_end(ends[0]), write_end(ends[1]);
-  Status file = os.sync_file(read_end.get());  // fsync(2): EINVAL for what cannot be synced
+  Status file = os.sync_file(read_end.get());  // fsync(2): EINVAL for a file that cannot be synced
   ASSERT_FALSE(file.has_value());
   EXPECT_EQ(file.error().sys, EINVAL);
   Fd only_a_path(::open(dir_.c_str(), O_PATH | O_CLOEXEC));

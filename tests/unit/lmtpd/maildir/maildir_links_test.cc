@@ -1,5 +1,5 @@
-// A message to several users that is one file: who gets it, in which durable order, and what is left where
-// something fails.
+// One file for a message to several users: the recipients, the order of the syncs, and the files that are
+// left after a failure.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class MaildirLinksTest : public test::MaildirFixture {
     for (const Recipient& r : envelope_.recipients)
       EXPECT_TRUE(test::list(r.user.maildir + "/tmp").empty()) << r.text;
   }
-  // Fails the first call, then the second, and so on, until nothing is left to fail.
+  // The first call fails, then the second, and so on, until all calls have failed once.
   void fail_every_step(DurabilityWay durability, bool quota) {
     for (int step = 0;; ++step) {
       std::filesystem::remove_all(dir_ + "/example.org");
@@ -89,7 +89,7 @@ class MaildirLinksTest : public test::MaildirFixture {
 
   Envelope envelope_;
   std::vector<DeliveryOutcome> outcomes_;  // of the last message
-  std::vector<std::string> details_;       // theirs
+  std::vector<std::string> details_;       // of the same outcomes
 };
 
 TEST_F(MaildirLinksTest, OneFileHasANameInEachMaildir) {
@@ -185,7 +185,7 @@ TEST_F(MaildirLinksTest, EachIsRefusedForThemselves) {
   quota.driver = QuotaDriver::maildir;
   use_spool(dir_, DurabilityWay::fsync, {}, quota);
   add("dan");
-  envelope_.recipients[0].user.quota.bytes = 10;  // the one whose tmp/ would have it
+  envelope_.recipients[0].user.quota.bytes = 10;  // the user whose tmp/ would hold the file
   envelope_.recipients[1].user.uid += 1;
   envelope_.recipients[3].user.maildir = "/elsewhere/Maildir";
   auto replies = deliver_all();
@@ -197,7 +197,7 @@ TEST_F(MaildirLinksTest, EachIsRefusedForThemselves) {
   EXPECT_EQ(entries(2).size(), 1u);
   EXPECT_TRUE(test::list(envelope_.recipients[0].user.maildir + "/tmp").empty());
   std::string counted = test::slurp(envelope_.recipients[2].user.maildir + "/maildirsize");
-  EXPECT_EQ(counted, "");  // nobody has asked yet what it holds
+  EXPECT_EQ(counted, "");  // the use was not counted, since no delivery has needed it
 }
 
 TEST_F(MaildirLinksTest, QuotaCountsInEachMailbox) {

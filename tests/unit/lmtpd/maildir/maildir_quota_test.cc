@@ -1,5 +1,5 @@
-// Deliveries of the built-in agent to mailboxes with a quota: what is refused, and that maildirsize is right
-// whatever happens.
+// Deliveries of the built-in agent to mailboxes with a quota: the refusals, and a correct maildirsize in
+// every case.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ class MaildirQuotaTest : public test::MaildirFixture {
   }
   std::string file() { return test::slurp(maildir_ + "/maildirsize"); }
   void write_file(const std::string& text) { std::ofstream(maildir_ + "/maildirsize") << text; }
-  // What is there, by a look at every file.
+  // The real use, counted from every file.
   QuotaUsage really() {
     QuotaUsage out;
     if (!std::filesystem::exists(maildir_)) return out;
@@ -72,7 +72,7 @@ TEST_F(MaildirQuotaTest, CountsFromTheFirstMessage) {
 TEST_F(MaildirQuotaTest, WithoutALimitNobodyCounts) {
   EXPECT_EQ(deliver().code, 250);
   EXPECT_EQ(file(), "");
-  write_file("0S\n1000 5\n");  // Dovecot does
+  write_file("0S\n1000 5\n");  // as Dovecot writes it
   EXPECT_EQ(deliver().code, 250);
   EXPECT_EQ(told().messages, 6);
 }
@@ -122,8 +122,8 @@ TEST_F(MaildirQuotaTest, FoldersCountAndIgnoredOnesDoNot) {
   quota.ignored = {".Trash"};
   use(quota);
   put("cur/1,S=10:2,S", 10);
-  put(".Lists/new/2", 20);            // no size in its name
-  put(".Lists.dev/cur/3,S=30x", 30);  // one that cannot be read
+  put(".Lists/new/2", 20);            // the name has no size
+  put(".Lists.dev/cur/3,S=30x", 30);  // the size cannot be parsed
   put(".Trash/cur/4,S=400", 400);
   put("tmp/5,S=5000", 5000);
   put(".Lists/tmp/6,S=5000", 5000);
@@ -146,7 +146,7 @@ TEST_F(MaildirQuotaTest, WhatGoesIntoAnIgnoredFolderIsTakenAndNotCounted) {
   EXPECT_EQ(refusal(0)->code, 552);
 }
 
-// It is a question: whatever has a name like a folder's stays as it is.
+// A check at RCPT creates nothing. A file with the name of a folder is left alone.
 TEST_F(MaildirQuotaTest, AQuestionMakesNothing) {
   use({}, {FoldersByDetail::create});
   ASSERT_EQ(deliver_with(1000, 10).code, 250);
@@ -159,7 +159,7 @@ TEST_F(MaildirQuotaTest, AQuestionMakesNothing) {
   EXPECT_FALSE(std::filesystem::exists(maildir_ + "/.missing"));
 }
 
-// Where it is not made, the mail goes to the inbox.
+// A folder that is not created: the mail goes to the inbox.
 TEST_F(MaildirQuotaTest, AnIgnoredFolderThatIsNotThereTakesNothing) {
   QuotaConfig quota;
   quota.ignored = {".Trash"};
@@ -208,7 +208,7 @@ TEST_F(MaildirQuotaTest, AFileThatHasGrownIsMadeAnew) {
 
 TEST_F(MaildirQuotaTest, WhatSaysOverIsNotBelievedForLong) {
   put("cur/1,S=10:2,S", 10);
-  write_file("1000S\n900 1\n300 1\n");  // of which most was removed by hand
+  write_file("1000S\n900 1\n300 1\n");  // most of it was removed by hand
   recipient_.user.quota = {1000, 0};
   EXPECT_FALSE(refusal(0));
   EXPECT_EQ(file(), "1000S\n10 1\n");
@@ -260,7 +260,7 @@ TEST_F(MaildirQuotaTest, EveryFailingStepLeavesTheSumRight) {
                         (was_last ? "" : ": " + ops_.calls().at(static_cast<std::size_t>(step)));
     EXPECT_EQ(really().messages, reply.code == 250 ? 3 : 2) << where;
     EXPECT_TRUE(reply.code == 250 || reply.code == 451) << where << ": " << reply.code;
-    EXPECT_FALSE(refusal(0)) << where;  // counts where there is no file any more
+    EXPECT_FALSE(refusal(0)) << where;  // counts again if there is no file
     EXPECT_EQ(told(), really()) << where;
     for (const std::string& name : test::list(maildir_))
       EXPECT_FALSE(name.starts_with("maildirsize.")) << where << ": " << name;
@@ -283,7 +283,7 @@ TEST_F(MaildirQuotaTest, AFileThatIsReplacedWhileItIsReadIsNotBelieved) {
   EXPECT_EQ(told(), really());
 }
 
-// Else many who ask about one large mailbox would keep all others waiting.
+// Otherwise many checks of one large mailbox would use all threads.
 TEST_F(MaildirQuotaTest, AQuestionDoesNotWaitForSomebodyWhoCounts) {
   put("cur/1,S=400:2,S", 400);
   recipient_.user.quota = {100, 0};
@@ -305,7 +305,7 @@ TEST_F(MaildirQuotaTest, AQuestionDoesNotWaitForSomebodyWhoCounts) {
   EXPECT_EQ(refusal(0)->code, 552);
 }
 
-// A mailbox that takes long to be counted is nobody else's concern, however many they are.
+// A mailbox that takes long to count delays no other mailbox, whatever their number.
 TEST_F(MaildirQuotaTest, SomebodyWhoCountsHoldsUpNoStranger) {
   put("cur/1,S=400:2,S", 400);
   recipient_.user.quota = {100, 0};
@@ -337,7 +337,7 @@ TEST_F(MaildirQuotaTest, SomebodyWhoCountsHoldsUpNoStranger) {
   EXPECT_EQ(code, 552);
 }
 
-// As root everything can be read: the operation fails instead.
+// Root can read every directory, so the file operation fails instead.
 TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
   put("cur/1,S=400:2,S", 400);
   put(".Secret/cur/2,S=400:2,S", 400);
@@ -394,7 +394,7 @@ TEST_F(MaildirQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
                           .reply;
         if (reply.code == 250) ++taken;
         if (reply.code == 552) ++refused;
-        if (reply.code == 451) ++put_off;  // for what another is about to take
+        if (reply.code == 451) ++put_off;  // for space that another delivery has reserved
       }
     });
   for (std::thread& t : threads) t.join();
@@ -425,8 +425,8 @@ TEST_F(MaildirQuotaTest, NobodyIsRefusedForGoodForWhatAnotherMayNotTake) {
   EXPECT_EQ(quota.room(mailbox, 100), Room::full);
 }
 
-// Of Dovecot's: a link is another name of a folder (mailbox_alias), and what is called so is about to be
-// removed.
+// Dovecot's names: a symbolic link is an alias of a folder (mailbox_alias), and a folder with this name is
+// about to be removed.
 TEST_F(MaildirQuotaTest, AliasesAndWhatDovecotIsRemovingDoNotCount) {
   put(".Sent/cur/1,S=600", 600);
   put("..DOVECOT-TRASHED/cur/1,S=300", 300);
@@ -446,7 +446,7 @@ TEST_F(MaildirQuotaTest, AFileFromTheFutureIsNotBelieved) {
   EXPECT_EQ(told(), (QuotaUsage{10, 1}));
 }
 
-// Mail that is moved while it is counted may count twice: that is no reason to refuse for good.
+// Mail that is moved during the count may be counted twice. This causes no permanent refusal.
 TEST_F(MaildirQuotaTest, ACountThatNeverStoodStillRefusesNothingForGood) {
   put("new/1,S=400", 400);
   put("new/2,S=400", 400);
@@ -490,8 +490,7 @@ TEST_F(MaildirQuotaTest, NamesThatSayImpossibleSizesAddUpToALimit) {
   EXPECT_EQ(refusal(1)->code, 552);
 }
 
-// As Dovecot does it: counts, and renames a new file over the old one, without a lock that anybody else
-// knows.
+// Like Dovecot: counts, then renames a new file over the old one, without a lock that lmtpd knows.
 TEST_F(MaildirQuotaTest, SomebodyElseWhoCountsAtTheSameTimeLosesNothingForGood) {
   recipient_.user.quota = {100'000'000, 0};
   ASSERT_EQ(deliver().code, 250);

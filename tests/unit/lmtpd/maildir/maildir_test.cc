@@ -1,4 +1,4 @@
-// The built-in Maildir agent: what it writes, in which durable order, and whom it refuses.
+// The built-in Maildir agent: the files that it writes, the order of its syncs, and its refusals.
 #include <regex>
 #include <thread>
 
@@ -74,7 +74,7 @@ TEST_F(MaildirTest, ANewMaildirHasEveryParentSyncedBeforeTheReply) {
        {"/example.org/ann/Maildir/new", "/example.org/ann/Maildir", "/example.org/ann", "/example.org", ""}) {
     std::size_t synced = ops_.at(std::string("fsync ") + directory);
     EXPECT_NE(synced, std::string::npos) << directory;
-    EXPECT_GT(synced, renamed) << directory;  // after the last change in it
+    EXPECT_GT(synced, renamed) << directory;  // after the last change of the directory
   }
 }
 
@@ -108,7 +108,8 @@ TEST_F(MaildirTest, ARemovedMaildirIsMadeAgain) {
   EXPECT_EQ(test::list(maildir_ + "/new").size(), 1u);
 }
 
-// By a program that syncs nothing, between two deliveries; its inode number is often that of the old one.
+// Another program replaces the directory between two deliveries, without a sync. The inode number is often
+// the same.
 TEST_F(MaildirTest, ANewDirectoryThatWasMadeAnewIsMadeDurable) {
   for (const char* remade : {"/new", ""}) {
     ASSERT_EQ(deliver().code, 250);

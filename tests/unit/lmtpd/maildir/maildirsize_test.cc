@@ -1,5 +1,5 @@
-// The file maildirsize as text: what Dovecot writes is read, what is written Dovecot reads, and damage is
-// seen.
+// The text of the file maildirsize: lmtpd reads what Dovecot writes, Dovecot reads what lmtpd writes, and
+// damage is detected.
 #include "maildirsize.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Maildirsize, ReadsWhatItWrites) {
   }
 }
 
-// The forms of Dovecot 2.3: no limits are "0S", and of two the bytes come first.
+// The forms of Dovecot 2.3: "0S" without a limit, and bytes before messages with both limits.
 TEST(Maildirsize, IsWrittenAsDovecotWritesIt) {
   EXPECT_EQ(format_maildirsize({}, {1, 2}), "0S\n1 2\n");
   EXPECT_EQ(format_maildirsize({10, 0}, {1, 2}), "10S\n1 2\n");
@@ -83,7 +83,7 @@ TEST(Maildirsize, SizesComeFromNames) {
     EXPECT_FALSE(size_in_name(name)) << name;
 }
 
-// Dovecot: below the limit there is room for one more message, which may be over it by the grace.
+// Dovecot's rule: below the limit, one more message fits, up to the limit and the grace.
 TEST(QuotaRoom, IsWhatDovecotGives) {
   QuotaLimit limit{1000, 0};
   EXPECT_EQ(room_for(100, {900, 9}, limit, 0), Room::enough);

@@ -1,4 +1,4 @@
-// Line ends, sizes, and the equality of a message in memory and in a file.
+// Line ends, sizes, and the same result from memory and from a file.
 #include "twinloft/lmtpd/maildir/message_writer.h"
 
 #include "../support/fixture.h"
@@ -79,7 +79,7 @@ TEST(WriteMessage, KeepsCrlfWhereAsked) {
   EXPECT_EQ(size.bytes, 15u);
 }
 
-// As a file system leaves it that could not write what it had taken.
+// A file system that accepted the data and then could not write it leaves such a file.
 TEST(WriteMessage, FailsOnAFileThatDoesNotHoldWhatWasWritten) {
   const std::string text(300'000, 'x');
   MessageBody body = test::in_file(text);
