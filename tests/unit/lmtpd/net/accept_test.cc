@@ -1,4 +1,4 @@
-// What happens where no connection can be accepted.
+// The server's behaviour if it cannot accept connections.
 #include "accept_pauses.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ TEST(AcceptPauses, GrowToALimitAndAreToldOfOnceAMinute) {
   EXPECT_FALSE(pauses.succeeded(now));
 }
 
-// Otherwise each connection that closes would be followed by another line.
+// Otherwise each closed connection would cause another log line.
 TEST(AcceptPauses, WhatBeginsAgainSoonIsNotToldAgain) {
   AcceptPauses pauses;
   Instant now{};
@@ -45,12 +45,12 @@ TEST(AcceptPauses, WhatBeginsAgainSoonIsNotToldAgain) {
   EXPECT_EQ(lines, 2u);
 }
 
-// Not in the build with UBSan: its check of virtual calls opens a pipe, and takes the lack of descriptors for
-// a bad object.
+// Not in the build with UBSan. Its check of virtual calls opens a pipe, and reports a bad object if no
+// descriptor is free.
 #if !defined(__SANITIZE_ADDRESS__)
 class Descriptors : public ServerTest {
  protected:
-  // New descriptors are refused from here on.
+  // From now on, the kernel refuses new descriptors.
   void use_up() {
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     Fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -72,7 +72,7 @@ TEST_F(Descriptors, WhoComesWhileThereAreNoneIsServedLater) {
   waits.connect_to(port_);
   there.envelope({"ann@example.org"});
   EXPECT_EQ(there.ask(message).substr(0, 3), "250") << "the one that is there is served";
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // of many tries
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // time for many attempts
   give_back();
   waits.begin();
   waits.hang_up();

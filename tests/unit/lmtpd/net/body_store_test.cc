@@ -40,10 +40,10 @@ TEST(BodyStore, GoesToAnUnlinkedFileBeyond) {
   EXPECT_EQ(budget.used(), 0u);
 }
 
-// The limits of all messages, and of one, agree whatever they are: nothing is refused that a file has room
-// for.
+// The limit of all messages and the limit of one message agree for any values: no message is refused that a
+// file has room for.
 TEST(BodyStore, WithoutMemoryAMessageGoesToAFile) {
-  MemoryBudget budget(13);  // a quarter of it is left to others
+  MemoryBudget budget(13);  // a quarter is reserved for recipients
   BodyLimits limits{100, "/tmp"};
   BodyStore first(limits, budget);
   ASSERT_TRUE(first.append("0123456"));

@@ -12,7 +12,7 @@ class BodyUploadTest : public testing::Test {
     ByteSpan piece = as_bytes(text);
     return upload_.append({&piece, 1});
   }
-  // Does what a worker does with it.
+  // Does a worker's part of the write.
   BodyUpload::Next write(BodyWrite write) {
     Status kept = write.store->append(write.bytes);
     return upload_.written(std::move(write.store), kept);
@@ -85,7 +85,7 @@ TEST_F(BodyUploadTest, AWriteThatNobodyAskedForIsRefused) {
   EXPECT_EQ(text_of(*upload_.take_whole()->store), "ab");
 }
 
-// Every way of cutting a message into three parts, the last two while the first is being written, or after.
+// Every split of a message into three parts. The last two arrive during the write of the first, or after it.
 TEST(BodyUploadParts, AreStoredInOrderHoweverTheyCome) {
   const std::string text = "0123456789";
   for (std::size_t first = 0; first <= text.size(); ++first)

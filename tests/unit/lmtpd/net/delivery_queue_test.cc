@@ -16,7 +16,7 @@ using Names = std::vector<std::string>;
 
 class DeliveryQueueTest : public testing::Test {
  protected:
-  // `message`: its number; what it says when it runs is its users' names.
+  // message: its number. When the delivery runs, it records the names of its users.
   QueuedDelivery delivery(std::size_t message, Names users, std::uint32_t per_user_max = unlimited_deliveries,
                           SharedLimit shared = {}) {
     return {&messages_.at(message), std::move(shared), per_user_max, std::move(users),
@@ -27,7 +27,7 @@ class DeliveryQueueTest : public testing::Test {
     for (const std::string& user : turn.users) out += (out.empty() ? "" : " ") + user;
     return out;
   }
-  // All that may begin now.
+  // All deliveries that may begin now.
   Names begin(DeliveryQueue& queue) {
     Names out;
     while (auto turn = queue.next()) {
@@ -64,7 +64,7 @@ TEST_F(DeliveryQueueTest, AUserBeyondTheLimitWaitsAndOthersDoNot) {
   EXPECT_EQ(begin(queue), Names{"ann"});
 }
 
-// 200 for one mailbox came before the one for another, and every thread is busy.
+// 200 deliveries to one mailbox are queued before the delivery to another, and every thread is busy.
 TEST_F(DeliveryQueueTest, ABurstForOneUserDelaysNobodyElse) {
   DeliveryQueue queue(4, 16);
   for (std::size_t i = 0; i < 200; ++i) queue.push(delivery(i, {"ann"}, 10));
@@ -171,7 +171,7 @@ TEST_F(DeliveryQueueTest, WhatIsDroppedNeverBegins) {
   EXPECT_EQ(queue.waiting(), 0u);
 }
 
-// Random messages, ends and drops, against the limits counted anew each time. Every member of every delivery
+// Random messages, ends and drops. The limits are counted again each time. Every member of every delivery
 // begins once, or is dropped.
 class Model {
  public:

@@ -1,5 +1,4 @@
-// What throws in a connection's handlers ends that connection, with 421 where one can be sent, and nothing
-// else.
+// An exception in a connection's handlers ends that connection only, with 421 if it can be sent.
 #include <atomic>
 #include <stdexcept>
 
@@ -8,7 +7,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// The server's clock, which throws where a test says so.
+// The server's clock. It throws where a test requests it.
 class ThrowingClock final : public Clock {
  public:
   Instant now() const override {
@@ -34,7 +33,7 @@ class Exceptions : public ServerTest {
       return std::to_string(++ids_);
     };
   }
-  // This client's connection has ended by itself, and others are served.
+  // The server ended this client's connection, and serves other clients.
   void expect_421(LmtpClient& client) {
     EXPECT_EQ(client.reply().substr(0, 9), "421 4.3.0");
     EXPECT_TRUE(client.at_end());
@@ -81,7 +80,7 @@ TEST_F(Exceptions, WhenACommandIsObeyed) {
   expect_421(client);
 }
 
-// The next command, sent ahead, is obeyed when the deliveries are done.
+// The server executes the next command, sent ahead, once the deliveries have ended.
 TEST_F(Exceptions, WhenDeliveriesAreDone) {
   start();
   LmtpClient client(port_);
@@ -132,7 +131,7 @@ class ClockThrows : public ServerTest {
   ThrowingClock throwing_;
 };
 
-// Of a silent client only its timer asks what time it is.
+// While a client is silent, only its timer reads the clock.
 TEST_F(ClockThrows, InATimer) {
   config_.idle_timeout = std::chrono::milliseconds(300);
   start_with_clock();

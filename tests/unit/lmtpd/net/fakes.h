@@ -1,4 +1,4 @@
-// A user database and a deliverer that tests steer.
+// A user database and a deliverer that tests control.
 #pragma once
 
 #include <atomic>
@@ -44,12 +44,12 @@ class Gate {
   bool released_ = false;
 };
 
-// Everybody exists but "nobody"; "broken" is an error, "throw" an exception, and "waits" takes until the gate
-// is released.
+// Every user exists except "nobody". "broken" gives an error, "throw" an exception, and "waits" blocks until
+// the gate is released.
 class FakeUsers final : public UserDb {
  public:
-  bool at_hand = false;                     // what it knows, but for "waits"
-  std::function<void()> last_step = [] {};  // before it answers
+  bool at_hand = false;                     // users are in the cache, except "waits"
+  std::function<void()> last_step = [] {};  // right before the answer
   Gate gate;
 
   LookupResult lookup(const LookupRequest& r) override {
@@ -78,8 +78,8 @@ struct Delivered {
   std::string client = {}, tls = {};
 };
 
-// Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not
-// until the gate is released.
+// Users with names "quota..." have a quota of 100 bytes for each message. The look-up fails for
+// "quota-throws", and blocks for "quota-waits" until the gate is released.
 class FakeMailboxes final : public Mailboxes {
  public:
   Gate gate;
@@ -92,7 +92,7 @@ class FakeMailboxes final : public Mailboxes {
   }
 };
 
-// Keeps what it gets. While `hold(n)` is in force a delivery waits until n are waiting, or until release().
+// Keeps all deliveries. After `hold(n)`, a delivery waits until n are waiting, or until release().
 class FakeDeliverer final : public Deliverer {
  public:
   DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
@@ -118,9 +118,9 @@ class FakeDeliverer final : public Deliverer {
     return delivered;
   }
 
-  std::function<void()> last_step = [] {};  // before it answers
+  std::function<void()> last_step = [] {};  // right before the answer
 
-  // Users whose names begin so are delivered to together, one part each.
+  // Users with names "group-..." share one group delivery, with one part for each user.
   std::function<void(int part)> before_part = [](int) {};
   std::string group_of(const User& user) const override {
     if (group_throws.exchange(false)) throw std::runtime_error("group_of");
@@ -139,7 +139,7 @@ class FakeDeliverer final : public Deliverer {
     return outcomes;
   }
 
-  // By the first letter of the users' names.
+  // Limits by the first letter of the users' names.
   std::map<char, std::uint32_t> limits_by_letter = {};
   std::uint32_t per_user_max = unlimited_deliveries;
   DeliveryLimits limits(const User& user) const override {

@@ -1,4 +1,4 @@
-// A message from its first byte to its deliveries, with workers and deliveries that the test plays.
+// A message from its first byte to its deliveries. The test does the work of workers and deliveries.
 #include "incoming_message.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class IncomingMessageTest : public testing::Test, public IncomingMessage::Owner 
     ByteSpan piece = as_bytes(text);
     return message_.take({&piece, 1});
   }
-  // The first write that is under way ends.
+  // Ends the oldest write in flight.
   void end_write(std::optional<Error> error = {}) {
     auto [upload, write] = std::move(writes_.front());
     writes_.pop_front();

@@ -1,4 +1,4 @@
-// Messages that are kept in files, in a directory that may block or be broken.
+// Messages that are kept in files, in a directory that may block or fail.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -33,7 +33,7 @@ class LargeMessageTest : public ServerTest {
     config_.make_body_file = [this](const std::string& directory) { return stuck_.make_file(directory); };
     while (text_.size() < 5000) text_ += "A line of a large message, again and again.\r\n";
   }
-  // The client's large message is with the deliverer.
+  // The deliverer holds the client's large message.
   void hold_deliveries_of(LmtpClient& client) {
     deliverer_.hold();
     client.begin();
@@ -50,7 +50,7 @@ TEST_F(LargeMessageTest, ADirectoryThatStandsStillHoldsUpNobodyElse) {
   LmtpClient large(port_);
   large.begin();
   large.envelope({"ann@example.org"});
-  large.send(text_ + ".\r\nMAIL FROM:<>\r\n");  // with its end, and a command behind it
+  large.send(text_ + ".\r\nMAIL FROM:<>\r\n");  // the end of the message, and the next command
   stuck_.wait_until_asked();
   LmtpClient small(port_);
   small.begin();
@@ -80,7 +80,7 @@ TEST_F(LargeMessageTest, WhatArrivesMeanwhileIsKeptInOrder) {
   EXPECT_EQ(deliverer_.delivered()[0].text, text_);
 }
 
-// What comes while a part is being stored would have to be kept in memory.
+// While a part is being stored, further input would have to be kept in memory.
 TEST_F(LargeMessageTest, NoMoreIsTakenThanADirectoryThatStandsStillAllowsFor) {
   start();
   LmtpClient client(path());
@@ -117,7 +117,7 @@ TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
   EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
 }
 
-// A reply that speaks of room sends its reader to the disk.
+// A reply about space is right only if the disk is full.
 TEST_F(LargeMessageTest, TheReplyIsThatOfTheReason) {
   for (auto [sys, says] : {std::pair{ENOSPC, "452 4.3.1"},
                            {EDQUOT, "452 4.3.1"},
@@ -148,7 +148,7 @@ TEST_F(LargeMessageTest, BeyondTheDiskThatAllMayTakeAMessageIsDeferred) {
   EXPECT_EQ(second.ask(text_ + ".\r\n").substr(0, 9), "452 4.3.1");
   EXPECT_EQ(second.reply().substr(0, 9), "452 4.3.1");
   second.envelope({"bob@example.org"});
-  second.send(message);  // a small one needs none
+  second.send(message);  // a small message needs no file
   deliverer_.wait_for_waiting(2);
   deliverer_.release();
   EXPECT_EQ(first.reply().substr(0, 3), "250");
@@ -190,8 +190,8 @@ TEST_F(LargeMessageTest, StopMeanwhileDeliversNothing) {
   EXPECT_TRUE(deliverer_.delivered().empty());
 }
 
-// Small chunks, sent ahead: more replies than go out at once, so that the session continues with its input by
-// itself. The first file blocks.
+// Small chunks, sent ahead. They have more replies than one write can send, so the session continues with its
+// input by itself. The first file blocks.
 class SmallChunks : public ServerTest {
  protected:
   SmallChunks() {
@@ -212,7 +212,7 @@ class SmallChunks : public ServerTest {
       out += chunk(std::string_view(text_).substr(at, 5), to_the_end && at + 5 == text_.size());
     return out;
   }
-  // Some turns of the event loop.
+  // Lets the event loop run a few turns.
   void let_others_go_on() {
     LmtpClient other(port_);
     other.begin();
@@ -260,7 +260,7 @@ TEST_F(SmallChunks, ResetWhileAPartIsBeingStored) {
   EXPECT_EQ(server_->connections(), 0u);
 }
 
-// The client goes while a part of its message is being written.
+// The client disconnects during the write of a part.
 TEST_F(LargeMessageTest, AClientThatDisappearsMeanwhileLeavesNothing) {
   start();
   {

@@ -25,7 +25,7 @@ ListenAddress unix_at(const std::string& path) {
   return {"unix:" + path, "", 0, path, 0666};
 }
 
-// What a server that was killed leaves behind.
+// Leaves a socket behind, as a killed server does.
 void leave_socket(const std::string& path) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -67,7 +67,7 @@ TEST(Listener, TheSocketGetsItsModeAndGroup) {
   EXPECT_EQ(found.st_mode & 07777, 0620u);
 }
 
-// As docs/lmtpd.md says: owner and group of who starts, and nobody else may connect.
+// As docs/lmtpd.md says: owner and group are those of the starting process, and no other user may connect.
 TEST(Listener, ASocketsDefaultsLetInOwnerAndGroupOnly) {
   TemporaryDirectory dir;
   mode_t before = ::umask(0);
@@ -94,10 +94,10 @@ TEST(Listener, AStaleSocketIsReplacedAndRemovedAtTheEnd) {
   EXPECT_FALSE(exists(dir / "s"));
 }
 
-// As a service manager has opened them.
+// Sockets that a service manager has opened.
 class Adopting : public testing::Test {
  protected:
-  // Both listen, in this order; `port_` is the one of TCP.
+  // Both sockets listen, in this order. `port_` is the port of the TCP socket.
   std::vector<Fd> passed() {
     std::vector<Fd> out;
     out.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,5 +1,5 @@
-// A blocking LMTP client for tests. Every wait ends with the peer's bytes or its close; a receive timeout
-// only turns a hang into a failure.
+// A blocking LMTP client for tests. A wait ends with the peer's bytes or the end of the connection. The
+// receive timeout only turns a hang into a failure.
 #pragma once
 
 #include <arpa/inet.h>
@@ -36,14 +36,14 @@ class LmtpClient {
   }
 
   void send(std::string_view text) { ASSERT_TRUE(write_all(fd_.get(), as_bytes(text))); }
-  // False once the connection is gone.
+  // Returns false if the connection has ended.
   bool try_send(std::string_view text) { return write_all(fd_.get(), as_bytes(text)).has_value(); }
-  // One byte in each segment, as far as the kernel keeps them apart.
+  // Sends each byte in its own segment, if the kernel does not join segments.
   void trickle(std::string_view text) {
     for (char c : text) send(std::string_view(&c, 1));
   }
 
-  // One reply, its lines joined with "|", without line ends; "" at the end of the connection.
+  // Returns one reply, with "|" between its lines and without line ends. "": the connection has ended.
   std::string reply() {
     std::string out;
     for (;;) {
@@ -63,12 +63,12 @@ class LmtpClient {
   void hang_up() { fd_.reset(); }
   void finish_sending() { ::shutdown(fd_.get(), SHUT_WR); }
 
-  // Greeting and LHLO.
+  // Reads the greeting and sends LHLO.
   void begin() {
     ASSERT_EQ(reply().substr(0, 4), "220 ");
     ASSERT_EQ(ask("LHLO client.example.org\r\n").substr(0, 4), "250-");
   }
-  // Up to DATA's 354, for accepted recipients.
+  // All commands up to DATA and its 354. The recipients must be accepted.
   void envelope(std::initializer_list<std::string_view> recipients) {
     ASSERT_EQ(ask("MAIL FROM:<from@example.org>\r\n").substr(0, 3), "250");
     for (std::string_view to : recipients)

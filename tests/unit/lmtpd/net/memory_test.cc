@@ -1,5 +1,5 @@
-// Memory that runs out on a worker thread, for a moment, where it has a result to hand over: the result is
-// not lost, and the process goes on.
+// Memory runs out for a moment on a worker thread that returns a result. The result is not lost, and the
+// process continues.
 #include <cstdlib>
 #include <new>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// How many of this thread's next allocations fail, each once.
+// The number of this thread's next allocations that fail.
 thread_local int failures = 0;
 
 void* allocate(std::size_t bytes) {
@@ -25,7 +25,7 @@ void* allocate(std::size_t bytes) {
 
 }  // namespace
 
-// As [new.delete.single] has it.
+// As [new.delete.single] requires.
 void* operator new(std::size_t bytes) {
   return allocate(bytes);
 }
@@ -60,7 +60,7 @@ void operator delete[](void* memory, const std::nothrow_t&) noexcept {
 namespace twinloft::lmtpd {
 namespace {
 
-// More than the steps of a hand-over, each of which may meet it.
+// More than the steps of a hand-over, so that an allocation fails at each step.
 constexpr int some = 40;
 
 class Memory : public ServerTest {

@@ -1,4 +1,4 @@
-// When a client has been waited for long enough.
+// The time limits for clients.
 #include "patience.h"
 
 #include <gtest/gtest.h>

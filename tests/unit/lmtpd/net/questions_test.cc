@@ -1,4 +1,4 @@
-// Answers from memory, and answers that worker threads find out.
+// Answers from memory, and answers from worker threads.
 #include "questions.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// A mailbox of "full..." has no room, and nobody can say of "throws".
+// The mailboxes "full..." have no room. The look-up for "throws" fails.
 class Watched final : public Mailboxes {
  public:
   bool has_limits(const User&) const override { return true; }
@@ -32,7 +32,7 @@ class QuestionsTest : public testing::Test {
     config_.mailboxes = &mailboxes_;
   }
 
-  // The answer, and whether it came at once.
+  // The answer, and whether it was immediate.
   struct Outcome {
     LookupResult found;
     bool at_once;
@@ -64,7 +64,7 @@ class QuestionsTest : public testing::Test {
   FakeDeliverer deliverer_;
   Watched mailboxes_;
   ServerConfig config_;
-  std::unique_ptr<Hub> hub_;  // first to go: its workers use the rest
+  std::unique_ptr<Hub> hub_;  // destroyed first, since its workers use the other members
 };
 
 TEST_F(QuestionsTest, WhatIsAtHandIsAnsweredAtOnce) {
@@ -100,14 +100,14 @@ TEST_F(QuestionsTest, AWorkerLooksAtAMailbox) {
   EXPECT_EQ(look("ann").room, Room::enough);
 }
 
-// The delivery will tell.
+// The delivery will report the full mailbox.
 TEST_F(QuestionsTest, AMailboxThatCannotSayRefusesNothing) {
   MailboxState state = look("throws");
   EXPECT_EQ(state.room, Room::enough);
   EXPECT_FALSE(state.spool || state.counter);
 }
 
-// A look-up that hangs holds up no question whose user is known.
+// A look-up that hangs delays no question about a known user.
 TEST_F(QuestionsTest, MailboxesHaveThreadsOfTheirOwn) {
   config_.lookups_max = 1;
   users_.at_hand = true;

@@ -1,4 +1,4 @@
-// A server on a TCP port and a Unix socket, with a user database and a deliverer that tests steer.
+// A server on a TCP port and a Unix socket, with a user database and a deliverer that tests control.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ inline constexpr std::string_view message_stored = "Subject: x\r\n\r\nHello\r\n.
 class ServerTest : public testing::Test {
  protected:
   ServerTest() {
-    std::signal(SIGPIPE, SIG_IGN);  // as main() has it
+    std::signal(SIGPIPE, SIG_IGN);  // as in main()
     config_.session.hostname = "mx.example.org";
     config_.body_directory = "/tmp";
     config_.deliveries_max = 8;
@@ -48,7 +48,7 @@ class ServerTest : public testing::Test {
     if (server_) server_->stop();
     if (thread_.joinable()) thread_.join();
   }
-  // The client's message stands with the deliverer, so many deliveries of it, until release().
+  // The deliverer holds that number of deliveries of the client's message until release().
   void hold_deliveries(LmtpClient& client, std::initializer_list<std::string_view> recipients, int waiting) {
     deliverer_.hold();
     client.begin();
@@ -56,7 +56,7 @@ class ServerTest : public testing::Test {
     client.send(message);
     deliverer_.wait_for_waiting(waiting);
   }
-  // A client of a server that has been told to drain, and gives it all the time that it wants.
+  // A client of a draining server with very long time limits.
   std::unique_ptr<LmtpClient> drain_for_ever() {
     config_.drain_time = config_.drain_idle = std::chrono::hours(1);
     start();
@@ -65,7 +65,7 @@ class ServerTest : public testing::Test {
     server_->drain();
     return client;
   }
-  // The server was told to leave, and does once these clients have.
+  // Expects the server to end once these clients have left.
   void expect_end(std::initializer_list<LmtpClient*> clients) {
     for (LmtpClient* client : clients) client->hang_up();
     thread_.join();
@@ -83,7 +83,7 @@ class ServerTest : public testing::Test {
   ListenRules rules_;
   std::unique_ptr<Server> server_;
   std::thread thread_;
-  RunEnd end_;  // once the thread is joined
+  RunEnd end_;  // valid after the thread was joined
   std::uint16_t port_ = 0;
 };
 

@@ -78,7 +78,7 @@ TEST_F(ServerTest, RepliesComeInTheOrderOfTheRecipients) {
   EXPECT_EQ(client.ask("NOOP\r\n").substr(0, 3), "250") << "in step";
 }
 
-// Each delivery waits until three are there: they only end if they run at once.
+// Each delivery waits until three have begun, so they only end if they run in parallel.
 TEST_F(ServerTest, DeliveriesOfATransactionRunInParallel) {
   config_.deliveries_per_transaction_max = 3;
   start();
@@ -91,7 +91,7 @@ TEST_F(ServerTest, DeliveriesOfATransactionRunInParallel) {
   EXPECT_EQ(deliverer_.most_at_once(), 3);
 }
 
-// The first two deliveries to begin wait for one another, so they are at once; both are not the same user's.
+// The first two deliveries wait for each other, so they run in parallel. They cannot be to one user.
 TEST_F(ServerTest, DetailsOfOneUserComeOneAfterTheOther) {
   start();
   deliverer_.hold(2);
@@ -159,7 +159,7 @@ TEST_F(ServerTest, AlsoWhereTheUserIsAtHand) {
   expect_refused_for_room(client);
 }
 
-// A user database that does not answer: who is known gets mail, and is refused for want of room as ever.
+// The user database does not answer. Known users get mail, and are still refused if they are over quota.
 TEST_F(ServerTest, LookUpsThatStandStillHoldUpNobodyAtHand) {
   config_.lookups_max = 2;
   users_.at_hand = true;
@@ -178,7 +178,7 @@ TEST_F(ServerTest, LookUpsThatStandStillHoldUpNobodyAtHand) {
   for (auto& each : waiting) EXPECT_EQ(each->reply().substr(0, 9), "250 2.1.5");
 }
 
-// A client that has got no reply to a message sends it again.
+// A client without a reply to its message would send the message again.
 TEST_F(ServerTest, AMessagesReplyDoesNotWaitForALookUpBehindIt) {
   start();
   LmtpClient client(port_);
@@ -244,7 +244,7 @@ TEST_F(ServerTest, AnIdleConnectionIsTold) {
   EXPECT_TRUE(client.at_end());
 }
 
-// The socket is a service manager's: what ends is this server, and not the socket.
+// The service manager owns the socket, so the end of the server does not close it.
 TEST_F(ServerTest, AnAdoptedSocketOutlivesTheServer) {
   std::vector<Fd> held;
   auto bound = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0});
@@ -265,11 +265,11 @@ TEST_F(ServerTest, AnAdoptedSocketOutlivesTheServer) {
     (*server)->stop();
     thread.join();
   }
-  LmtpClient waiting(bound->port());  // in the backlog, for the next one
+  LmtpClient waiting(bound->port());  // waits in the backlog for the next server
   EXPECT_TRUE(waiting.try_send("LHLO c\r\n"));
 }
 
-// A client that always sends something is never idle.
+// A client that keeps sending is never idle.
 TEST_F(ServerTest, AMessageThatNeverEndsIsCutOff) {
   config_.idle_timeout = 500ms;
   config_.transaction_timeout = 100ms;
@@ -298,7 +298,7 @@ TEST_F(ServerTest, OneAddressMayNotHaveAllConnections) {
   EXPECT_EQ(first->ask("QUIT\r\n").substr(0, 3), "221");
   first.reset();
   std::string greeting;
-  do greeting = LmtpClient(port_).reply();  // the server sees the end of the first one a bit later
+  do greeting = LmtpClient(port_).reply();  // the server sees the end of the first connection a moment later
   while (greeting.substr(0, 3) == "421");
   EXPECT_EQ(greeting.substr(0, 3), "220");
 }
@@ -310,7 +310,7 @@ TEST_F(ServerTest, ADeliveryIsNotIdleness) {
   LmtpClient client(port_);
   client.send("LHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<ann@example.org>\r\nDATA\r\n.\r\nQUIT\r\n");
   deliverer_.wait_for_waiting(1);
-  // A connection that is idle for as long gets 421. Only then may the delivery end.
+  // An idle connection gets 421 after that time. The delivery must not end before.
   LmtpClient idle(port_);
   EXPECT_EQ(idle.reply().substr(0, 3), "220");
   EXPECT_EQ(idle.reply().substr(0, 3), "421");
@@ -350,7 +350,8 @@ TEST_F(ServerTest, AnOversizeMessageIsRefusedForEachRecipient) {
 
 TEST_F(ServerTest, WithoutMemoryAMessageGoesToAFileAndWithoutRoomThereItIsDeferred) {
   config_.body_memory = 4000;
-  config_.body_memory_total = 12'000;  // with what a recipient costs; a quarter is left to recipients
+  config_.body_memory_total = 12'000;  // includes the memory for a recipient; a quarter is reserved for
+                                       // recipients
   config_.body_disk_total = 4000;
   start();
   deliverer_.hold();
@@ -411,7 +412,7 @@ TEST_F(ServerTest, AClientThatDisappearsDuringDeliveryHurtsNobody) {
   EXPECT_EQ(server_->connections(), 0u);
 }
 
-// Its MTA keeps the message and sends it again: delivered now, it would come twice.
+// The MTA sends the message again, so a delivery now would duplicate it.
 TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
   config_.deliveries_max = 1;
   start();
@@ -423,8 +424,7 @@ TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
     impatient.envelope({"bob@example.org"});
     impatient.send(message);
   }
-  LmtpClient other(port_);  // answered after the end of the other connection was seen: one thread serves both
-                            // in turn
+  LmtpClient other(port_);  // one thread serves both, so an answer here means that it has seen the end there
   other.begin();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
   deliverer_.release();
@@ -434,7 +434,7 @@ TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
   EXPECT_EQ(deliverer_.delivered()[0].to, "ann@example.org");
 }
 
-// As Exim does where it pipelines: QUIT behind the message, and nothing more will come.
+// Exim does this with PIPELINING: it sends QUIT after the message and closes its sending side.
 TEST_F(ServerTest, WhoHasSaidQuitAheadAndClosedTheirHalfWaitsForTheReplies) {
   for (const char* last : {"QUIT\r\n", "RSET\r\nquit\r\n"}) {
     config_.deliveries_max = 1;
@@ -493,7 +493,7 @@ TEST_F(ServerTest, StopBeginsNoDelivery) {
   queued.begin();
   queued.envelope({"carl@example.org"});
   queued.send(std::string(message) + "NOOP\r\n");
-  LmtpClient other(port_);  // one thread serves both in turn: it has seen the message when this is answered
+  LmtpClient other(port_);  // one thread serves both, so an answer here means that it has seen the message
   other.begin();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
   server_->stop();
@@ -544,7 +544,7 @@ TEST_F(ServerTest, AbortEndsAgentsAndWaitsForNothingElse) {
   EXPECT_EQ(end_.deliveries_left, 0u);
 }
 
-// One that takes no reply does not hold it up.
+// A client that reads no replies does not delay the end.
 TEST_F(ServerTest, AbortLeavesConnectionsThatTakeNothing) {
   config_.abort_grace = 0ms;
   start();
@@ -556,7 +556,7 @@ TEST_F(ServerTest, AbortLeavesConnectionsThatTakeNothing) {
   EXPECT_EQ(end_.connections_left, 1u);
 }
 
-// Another server has taken over.
+// A new server has taken over, and this server drains.
 TEST_F(ServerTest, DrainWaitsForTransactions) {
   for (auto time : {std::chrono::milliseconds(0), std::chrono::milliseconds(3'600'000)}) {
     config_.drain_time = time;
@@ -588,7 +588,7 @@ TEST_F(ServerTest, DrainLeavesAClientThatSaysSomething) {
   expect_end({client.get()});
 }
 
-// A server that cannot do its work would answer everything with 451.
+// Such a server would answer every command with 451.
 TEST_F(ServerTest, ADrainInAHurryWaitsForNoClientThatSaysSomething) {
   for (bool before : {true, false}) {
     config_.drain_time = config_.drain_idle = std::chrono::hours(1);
@@ -606,7 +606,7 @@ TEST_F(ServerTest, ADrainInAHurryWaitsForNoClientThatSaysSomething) {
   }
 }
 
-// It would take that for a server that is not there.
+// Without it, the client would report the server as unreachable.
 TEST_F(ServerTest, ADrainInAHurryLeavesAClientItsFirstTransaction) {
   auto client = drain_for_ever();
   server_->hurry();
@@ -625,7 +625,7 @@ TEST_F(ServerTest, StopEndsADrain) {
   expect_end({client.get()});
 }
 
-// No worker is ever free.
+// No worker is ever available.
 TEST_F(ServerTest, ADeliveryThatDoesNotBeginInTimeIsTemporary) {
   config_.deliveries_max = 0;
   config_.queue_time = 1ms;
@@ -658,7 +658,7 @@ TEST_F(ServerTest, SeveralIoThreadsServeManyConnections) {
   EXPECT_EQ(deliverer_.delivered().size(), 450u);
 }
 
-// The client sends commands and never reads: the server must stop reading from it, and live.
+// The client sends commands and never reads. The server must stop reading from it, and continue.
 TEST_F(ServerTest, AClientThatTakesNoRepliesIsNotBufferedFor) {
   config_.idle_timeout = 100ms;
   start();

@@ -1,5 +1,4 @@
-// The two directions of a connection's socket: what is read, what is sent, and steps that a state does not
-// have.
+// The two directions of a connection's socket: reads, writes, and steps that are invalid in a state.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -21,7 +20,7 @@ class StreamEnds : public testing::Test {
     client_.reset(ends[1]);
     wire_.attach(ours_.get());
   }
-  // Everything that the client can read now.
+  // All bytes that the client can read now.
   std::string received() {
     std::string out;
     std::array<char, 65536> buffer;
@@ -52,7 +51,7 @@ TEST_F(StreamEnds, RepliesGatherAndGoOutTogether) {
   EXPECT_EQ(received(), "250 a\r\n250 b\r\n");
 }
 
-// Each byte once, in order, however often the socket is full.
+// Sends each byte once, in order, even if the socket is often full.
 TEST_F(StreamEnds, TheRestIsSentOnceThereIsRoom) {
   std::string all;
   for (int i = 0; all.size() < 4'000'000; ++i) all += std::to_string(i) + "\r\n";

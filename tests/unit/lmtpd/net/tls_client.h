@@ -26,7 +26,7 @@ inline std::string pem_text(BIO* bio) {
   return out;
 }
 
-// Self-signed, so that it is its own authority. `days` from now on it ends.
+// Self-signed, so the certificate is its own authority. It expires after `days`.
 inline Credentials make_credentials(const std::string& name, int days = 30) {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
@@ -51,7 +51,7 @@ inline Credentials make_credentials(const std::string& name, int days = 30) {
   return out;
 }
 
-// Over an LmtpClient that has got 220 to STARTTLS. What goes over the wire can be cut into single bytes.
+// Uses an LmtpClient that has got 220 to STARTTLS. The bytes on the wire can be cut into single bytes.
 class TlsClient {
  public:
   explicit TlsClient(LmtpClient& wire, const Credentials* own = nullptr, bool trickled = false)
@@ -80,8 +80,8 @@ class TlsClient {
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
-  // False where the server refuses, or leaves. With TLS 1.3 a client's certificate is refused with the first
-  // answer only.
+  // Returns false if the server refuses or disconnects. With TLS 1.3, a refused client certificate shows only
+  // in the first answer.
   bool handshake() {
     for (;;) {
       int done = SSL_do_handshake(tls_);
@@ -98,7 +98,7 @@ class TlsClient {
       flush();
     }
   }
-  // One reply line, or "" at the end, in order or not.
+  // One reply line. "": the connection has ended, with or without a TLS notice.
   std::string line() {
     for (;;) {
       std::size_t end = input_.find("\r\n");

@@ -1,4 +1,4 @@
-// STARTTLS end to end, and what must not get from clear text into TLS, or from TLS into clear text.
+// STARTTLS end to end. No input may cross from clear text into TLS, or from TLS into clear text.
 #include "twinloft/lmtpd/tls/tls.h"
 #include "server_fixture.h"
 #include "tls_client.h"
@@ -17,7 +17,7 @@ class TlsServer : public ServerTest {
     config_.tls = *context;
     start();
   }
-  // A connection up to the handshake.
+  // A connection that is ready for the handshake.
   std::unique_ptr<LmtpClient> asked() {
     auto client = std::make_unique<LmtpClient>(port_);
     client->begin();
@@ -50,7 +50,7 @@ TEST_F(TlsServer, AMessage) {
   }
 }
 
-// More than sockets, records and buffers hold, in both directions.
+// More data than sockets, records and buffers hold, in both directions.
 TEST_F(TlsServer, ALotOfEverything) {
   config_.session.bad_commands_max = 100'000;
   start_with();
@@ -70,7 +70,7 @@ TEST_F(TlsServer, ALotOfEverything) {
   for (int i = 0; i < commands; ++i) ASSERT_EQ(tls.reply().substr(0, 3), "250") << i;
 }
 
-// CVE-2011-0411, CVE-2021-33515: what came in the same segment as STARTTLS.
+// CVE-2011-0411, CVE-2021-33515: input in the same segment as STARTTLS.
 TEST_F(TlsServer, CommandsInTheSegmentOfStarttlsAreDiscarded) {
   start_with();
   LmtpClient client(port_);
@@ -94,7 +94,7 @@ TEST_F(TlsServer, ClearTextInsteadOfAHandshakeEndsTheConnection) {
   other.begin();
 }
 
-// CVE-2026-45185: TLS ends in order within a chunk, and clear text follows. It is nobody's.
+// CVE-2026-45185: TLS ends cleanly within a chunk, and clear text follows. The clear text must be ignored.
 TEST_F(TlsServer, CloseNotifyWithinAChunkEndsTheInput) {
   start_with();
   for (const char* after : {"x", "0123456789\r\nBDAT 3 LAST\r\nxyz", "\r\n.\r\nQUIT\r\n"}) {
@@ -147,7 +147,7 @@ TEST_F(TlsServer, ClientCertificates) {
       << delivered[0].tls;
 }
 
-// Both are good by the authorities; one has no name that is allowed.
+// The authority has signed both certificates. One has a name that is not allowed.
 TEST_F(TlsServer, SubjectsOfClientCertificates) {
   Credentials good = make_credentials("MTA.example.net"), other = make_credentials("web.example.net");
   start_with(good.certificate + other.certificate, true, {"mx9.example.net", "mta.example.net"});
@@ -192,7 +192,7 @@ TEST(TlsContext, MaterialThatIsNoneIsNamed) {
   EXPECT_NE(refused({one.certificate, "", {}}).find("the private key"), std::string::npos);
   EXPECT_NE(refused({one.certificate, two.key, {}}).find("not the certificate's"), std::string::npos);
   EXPECT_NE(refused({one.certificate, one.key, "nothing"}).find("client_ca"), std::string::npos);
-  // What has come after it would be missing in every handshake, or trusted by nobody.
+  // If the damage were accepted, later certificates would be missing from the chain or from the authorities.
   std::string damaged = two.certificate, cut = two.certificate.substr(0, two.certificate.size() / 2);
   damaged[damaged.size() / 2] = '!';
   for (const std::string& bad : {damaged, cut}) {

@@ -1,4 +1,4 @@
-// Deliveries that wait, begin, end, and are given up, with a deliverer that the test steers and no clock.
+// Deliveries that wait, begin, end and are abandoned, with a deliverer that the test controls, and no clock.
 #include "transaction.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class TransactionTest : public testing::Test {
   FakeDeliverer deliverer_;
   ServerConfig config_;
   std::promise<std::vector<Reply>> done_;
-  std::unique_ptr<Hub> hub_;  // first to go: its workers use the rest
+  std::unique_ptr<Hub> hub_;  // destroyed first, since its workers use the other members
 };
 
 using Texts = std::vector<std::string>;
@@ -84,7 +84,7 @@ TEST_F(TransactionTest, GivenUpAmongTheRecipientsOfOneUser) {
   EXPECT_EQ(begun().size(), 2u);
 }
 
-// A suspended volume: every worker is blocked, and the client gets its replies all the same.
+// The volume is suspended and every worker is blocked. The client gets its replies nevertheless.
 TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
   use_workers(0);
   auto t = make({"a", "b"});
@@ -116,7 +116,7 @@ TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
   EXPECT_EQ(begun().size(), 2u);
 }
 
-// An agent that takes two deliveries at once gets no third one from the same message, and the others do not
+// An agent with a limit of two gets no third delivery of the same message, and the other deliveries do not
 // wait for it.
 TEST_F(TransactionTest, NoMoreThanASharedLimitAllows) {
   use_workers(8);
@@ -153,7 +153,7 @@ TEST_F(TransactionTest, GivenUpUnderASharedLimit) {
   EXPECT_EQ(codes(), (Texts{"250 2.0.0", "451 4.3.2", "451 4.3.2"}));
 }
 
-// Messages beyond a user's limit wait, and hold no thread: another user's delivery takes it.
+// Messages beyond a user's limit wait without a thread. A delivery to another user takes the thread.
 TEST_F(TransactionTest, BeyondAUsersLimitTheNextMessageWaits) {
   use_workers(2);
   deliverer_.per_user_max = 1;
@@ -172,7 +172,7 @@ TEST_F(TransactionTest, BeyondAUsersLimitTheNextMessageWaits) {
   EXPECT_EQ(deliverer_.most_at_once_to_one_user(), 1);
 }
 
-// The message stays where its deliveries are, and their own replies come too late.
+// The running deliveries keep the message. Their own replies come too late.
 TEST_F(TransactionTest, AbortWaitsForNothing) {
   use_workers(2);
   deliverer_.hold();
@@ -192,7 +192,7 @@ TEST_F(TransactionTest, AbortWaitsForNothing) {
   for (const Delivered& d : deliverer_.delivered()) EXPECT_EQ(d.text, "text");
 }
 
-// That it has waited for too long is nothing to a group that has begun; that nobody waits for it is.
+// queue_time does not stop a group that has begun, but the end of its client does.
 TEST_F(TransactionTest, AGroupThatHasBegunIsCutShortWhereNobodyWaits) {
   use_workers(1);
   std::vector<Transaction*> one;
@@ -208,7 +208,7 @@ TEST_F(TransactionTest, AGroupThatHasBegunIsCutShortWhereNobodyWaits) {
   EXPECT_EQ(begun(), (Texts{"group-a", "group-b", "group-d"}));
 }
 
-// An agent or a next hop that refuses: the row that has led there may be another one by now.
+// An agent or a next hop refuses. The cached row that led there may be out of date.
 TEST_F(TransactionTest, NobodyIsRefusedForGoodByARowFromMemory) {
   use_workers(2);
   auto t = make({"refused", "refused-old", "full-old", "a-old"});

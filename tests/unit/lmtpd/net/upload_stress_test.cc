@@ -1,5 +1,5 @@
-// Messages that go to a file while they arrive, in all chunkings, and with a command or the client's end at
-// every point. Also run under thread sanitizer.
+// Messages that go to a file while they arrive: all chunkings, and a command or the client's end at every
+// point. These tests also run under the thread sanitizer.
 #include <thread>
 
 #include "server_fixture.h"
@@ -35,7 +35,7 @@ std::string joined(std::span<const std::string> parts) {
 class UploadStress : public ServerTest {
  protected:
   UploadStress() { config_.body_memory = 64; }
-  // All that is sent at once, while the replies are read: so many.
+  // Sends everything at once and reads that number of replies meanwhile.
   std::vector<std::string> converse(std::string_view text, std::size_t replies) {
     LmtpClient client(port_);
     client.begin();
@@ -83,7 +83,7 @@ TEST_F(UploadStress, EveryChunkSizeOfASmallMessage) {
   }
 }
 
-// Several clients at once, so that the workers that store are shared.
+// Several clients at once share the workers that store.
 TEST_F(UploadStress, ManyClientsAtOnce) {
   config_.io_threads = 2;
   start();
@@ -103,8 +103,8 @@ TEST_F(UploadStress, ManyClientsAtOnce) {
   for (const std::string& one : all) EXPECT_TRUE(one == text);
 }
 
-// RSET behind each chunk but the last, and then another message, all sent at once: the second is stored
-// whole, the first not at all.
+// RSET after each chunk but the last, then another message, all sent at once. The second message is stored
+// complete, the first not at all.
 TEST_F(UploadStress, ResetBehindEveryChunk) {
   start();
   const std::string given_up = numbered_lines(400), text = numbered_lines(700);
@@ -138,7 +138,7 @@ TEST_F(UploadStress, QuitBehindEveryChunk) {
   EXPECT_TRUE(texts().empty());
 }
 
-// The client ends behind every byte: by closing its side, or at once with replies unread.
+// The client ends after every byte: it shuts down its side, or closes with unread replies.
 TEST_F(UploadStress, TheClientEndsBehindEveryByte) {
   start();
   const std::string text = numbered_lines(150);
@@ -147,7 +147,7 @@ TEST_F(UploadStress, TheClientEndsBehindEveryByte) {
     LmtpClient client(port_);
     client.begin();
     client.send(std::string_view(all).substr(0, bytes));
-    if (bytes % 2 == 0) continue;  // and it is closed here
+    if (bytes % 2 == 0) continue;  // the destructor closes the connection
     client.finish_sending();
     while (!client.at_end()) {
     }
@@ -168,7 +168,7 @@ TEST_F(UploadStress, TheClientEndsBehindEveryByte) {
   EXPECT_EQ(texts(), std::vector{text}) << "nothing that was cut off is delivered";
 }
 
-// The server is stopped while clients send: every message has its reply, or was not delivered.
+// The server stops while clients send: every message has its reply, or was not delivered.
 TEST_F(UploadStress, TheServerEndsAtAnyMoment) {
   const std::string text = numbered_lines(20'000);
   const std::string all = std::string(envelope_of_one) + joined(in_chunks(text, 700));

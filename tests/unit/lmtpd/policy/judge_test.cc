@@ -1,4 +1,4 @@
-// The decision about a recipient: a table of users and states, and what holds for all of them.
+// The decision about a recipient: a table of users and states, and rules that hold for all of them.
 #include "twinloft/lmtpd/policy/judge.h"
 
 #include <fmt/format.h>
@@ -33,13 +33,13 @@ MailboxState spool_error(Errc code, int sys = 0) {
   return {.spool = Error{code, "the spool", sys}};
 }
 
-// What the client hears of a user who is there, by the state of the mailbox.
+// The reply for an existing user, by the state of the mailbox.
 struct MailboxRow {
   const char* name;
   MailboxState mailbox;
   OverQuota over;
-  const char* reply;      // of a row that is sure
-  const char* reply_old;  // of one that may be another by now
+  const char* reply;      // with a current row
+  const char* reply_old;  // with a cached row that may be out of date
 };
 
 const std::vector<MailboxRow>& mailboxes() {
@@ -105,7 +105,7 @@ TEST(Judge, TheUserAndTheAddressComeBeforeTheMailbox) {
     EXPECT_EQ(judged(user(UserState::deferred), &row), "450 4.2.1") << row.name;
     EXPECT_EQ(judged(user(), &row, false), "553 5.6.7") << row.name;
   }
-  // Nobody looks at a mailbox that could not change the reply.
+  // The mailbox is not checked if it could not change the reply.
   EXPECT_EQ(judged(user(UserState::disabled), nullptr), "550 5.2.1");
   EXPECT_EQ(judged(user(UserState::deferred), nullptr), "450 4.2.1");
   EXPECT_EQ(judged(user(), nullptr, false), "553 5.6.7");
@@ -135,8 +135,8 @@ TEST(Judge, TheWayOfDeliveryIsAskedLast) {
   EXPECT_EQ(asked, 1);
 }
 
-// Whatever is known, a row that may be another one by now refuses nobody for good, and what a mailbox or the
-// way would say changes nothing for who has been refused before.
+// A row that may be out of date never causes a permanent refusal. If the row already refuses, mailbox and way
+// change nothing.
 TEST(Judge, ARowThatMayBeAnotherByNowRefusesNobodyForGood) {
   for (UserState state : {UserState::active, UserState::disabled, UserState::deferred})
     for (bool takes : {true, false})

@@ -1,4 +1,4 @@
-// Blocked lanes: which group holds them, and what becomes of an answer that no caller waits for any more.
+// Blocked lanes: the group that holds them, and late answers that no caller waits for.
 #include "twinloft/lmtpd/process/lane_process.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::vector<std::byte> packet(std::string_view text) {
   return {as_bytes(text).begin(), as_bytes(text).end()};
 }
 
-// A process that answers with what it was asked, but "hangs" only once the gate lets it pass.
+// A process that answers with the question. The question "hangs" waits for the gate.
 class LanesTest : public testing::Test {
  protected:
   LanesTest() {
@@ -40,7 +40,7 @@ class LanesTest : public testing::Test {
                    {"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open)
                    .value();
   }
-  // What beat() says within so many calls.
+  // The result of beat() within that number of calls.
   std::string beats(int times) {
     for (int i = 0; i < times; ++i, ::usleep(50'000))
       if (Status alive = process_->beat(); !alive) return alive.error().message;
@@ -60,13 +60,13 @@ class LanesTest : public testing::Test {
     return std::string(as_text(answer->packet));
   }
 
-  // In memory that both processes have.
+  // In memory that both processes share.
   std::atomic<int>* gate_ = new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
   std::unique_ptr<LaneProcess> process_;
 };
 
-// They are the supervisor's, which tells; a group of processes gets them all the same.
+// Only the supervisor acts on these signals, but a signal to the process group reaches this process too.
 TEST_F(LanesTest, SignalsThatEndItsMakerEndItNot) {
   pid_t pid = std::stoi(ask("pid", 0));
   for (int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) {
@@ -118,7 +118,7 @@ TEST_F(LanesTest, AProcessThatHangsIsFoundOut) {
   ::kill(process_->pid(), SIGCONT);
 }
 
-// The process itself is alive: a library that waits for nothing has taken every lane.
+// The process is alive, but a library without a time limit has taken every lane.
 TEST_F(LanesTest, AGroupWithoutAnyAnswerIsFoundOut) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
   EXPECT_EQ(beats(400).substr(0, 33), "the process has answered nothing ");

@@ -1,5 +1,5 @@
-// Messages between the supervisor and its server processes: their bytes, what is refused, and what is
-// skipped.
+// Messages between the supervisor and its server processes: their encoding, refused messages, and skipped
+// messages.
 #include "twinloft/lmtpd/process/server_messages.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(ServerMessages, TooManyBytesAreRefused) {
   EXPECT_TRUE(decode_from_server(packet));
 }
 
-// A newer peer, such as one that sends metrics.
+// From a newer peer, for example one that sends metrics.
 TEST(ServerMessages, AnUnknownTypeIsSkipped) {
   for (unsigned type = 0; type < 256; ++type) {
     std::vector<std::byte> packet = packet_of({1, type, 12, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});

@@ -1,4 +1,4 @@
-// What becomes of server processes that are ready, that end, or that get the order to leave.
+// The supervisor's orders when a server process is ready, ends, or has to leave.
 #include "twinloft/lmtpd/process/supervisor.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ constexpr Ending good{}, crash{0, 11}, refused{EX_CONFIG, 0};
 
 class SupervisorTest : public testing::Test {
  protected:
-  // A process that serves.
+  // A server process that serves.
   ServerId serving() {
     ServerId id = s.begin().start->id;
     EXPECT_EQ(s.ready(id, t0).adopt, id);
@@ -26,7 +26,7 @@ class SupervisorTest : public testing::Test {
     for (const Orders::Tell& t : o.tell) out += std::to_string(t.id) + letter(t.command) + " ";
     return out;
   }
-  // For as long as any first pause is.
+  // During the shortest pause before a new start.
   static bool starts_nothing(Supervisor& supervisor) {
     return !supervisor.tick(t0 + Supervisor::start_patience / 2).start;
   }
@@ -77,7 +77,7 @@ TEST_F(SupervisorTest, ReloadsInQuickSuccessionAreOneMore) {
   EXPECT_EQ(told(o), "1d ");
   o = s.ended(o.start->id, refused, t0);
   EXPECT_FALSE(o.start);
-  // Also after one that was refused.
+  // Also after a refused reload.
   ServerId fourth = s.reload(t0).start->id;
   EXPECT_FALSE(s.reload(t0).start);
   EXPECT_TRUE(s.ended(fourth, refused, t0).start);
@@ -94,7 +94,7 @@ TEST_F(SupervisorTest, OneThatEndsByItselfIsReplacedAfterAPause) {
   ASSERT_TRUE(o.start);
   EXPECT_FALSE(o.start->reread) << "a broken file must not keep it from coming back";
   EXPECT_TRUE(starts_nothing(s));
-  // A failure of the replacement is not the end either.
+  // Nor does a failed replacement end the supervisor.
   o = s.ended(o.start->id, refused, t0);
   EXPECT_FALSE(o.exit);
   o = s.tick(*s.next_tick());
@@ -115,7 +115,7 @@ TEST_F(SupervisorTest, AReloadDuringThePauseStartsAtOnce) {
   EXPECT_TRUE(starts_nothing(s));
 }
 
-// The new configuration is bad, and the old process is gone meanwhile.
+// The new configuration is wrong, and the old process has ended meanwhile.
 TEST_F(SupervisorTest, WithNoneLeftTheOldConfigurationIsTakenAgain) {
   ServerId old = serving();
   ServerId next = s.reload(t0).start->id;
@@ -170,14 +170,14 @@ TEST_F(SupervisorTest, OneThatAsksForItIsReplacedOnce) {
   EXPECT_FALSE(s.next_tick());
 }
 
-// Its successor does not come to serve: that is no refused reload.
+// A replacement that does not come to serve does not count as a refused reload.
 TEST_F(SupervisorTest, ACrippledOneIsReplacedUntilThatWorks) {
   for (bool before : {false, true}) {
     Supervisor v;
     ServerId id = v.begin().start->id;
     v.ready(id, t0);
     ServerId next;
-    if (before) {  // told while a reload is under way
+    if (before) {  // the report arrives during a reload
       next = v.reload(t0).start->id;
       v.needs_replacement(id, t0);
       EXPECT_TRUE(starts_nothing(v));
@@ -194,7 +194,7 @@ TEST_F(SupervisorTest, ACrippledOneIsReplacedUntilThatWorks) {
   }
 }
 
-// What it has to say while it looks every now and then, from `at` on, for that long.
+// Ticks whenever a look is due, from `at` on, for that time. Returns the first orders that kill a process.
 Orders look_on(Supervisor& s, Instant at, Duration time) {
   for (Instant end = at + time; at < end; at = *s.next_look())
     if (Orders o = s.tick(at); !o.kill.empty()) return o;
@@ -209,7 +209,7 @@ TEST_F(SupervisorTest, OneThatGivesNoSignOfLifeIsKilledAndReplaced) {
   EXPECT_EQ(o.kill, std::vector<ServerId>{id});
   ASSERT_EQ(o.errors.size(), 1u);
   EXPECT_NE(o.errors[0].find("no sign of life for 60 s"), std::string::npos);
-  // Also where its end does not come, since a disk gives no answer.
+  // Also if the killed process does not end, because its disk does not answer.
   o = s.tick(*s.next_tick());
   ASSERT_TRUE(o.start);
   EXPECT_FALSE(o.start->reread);
@@ -227,7 +227,7 @@ TEST_F(SupervisorTest, OneThatGivesSignsOfLifeIsLeftAlone) {
   }
 }
 
-// A machine, or a supervisor, that has slept: nobody could be heard.
+// The machine or the supervisor has slept, so no process could be heard.
 TEST_F(SupervisorTest, TimeInWhichItDidNotLookCountsForNobody) {
   serving();
   s.tick(t0);
@@ -277,7 +277,8 @@ TEST_F(SupervisorTest, AReloadWhileNoneComesToServe) {
   EXPECT_TRUE(o.start->reread);
 }
 
-// A start that hangs would hold up all later starts: a user database that does not answer, a blocked spool.
+// A start that hangs would block all later starts. Causes: a user database without answers, a suspended
+// spool.
 TEST_F(SupervisorTest, AStartThatDoesNotComeToAnEndIsKilled) {
   serving();
   ServerId next = s.reload(t0).start->id;

@@ -19,7 +19,7 @@ T parse(std::string_view line) {
   return out ? *out : T{};
 }
 
-// "501 5.5.4", or "ok".
+// Returns "501 5.5.4" and the like, or "ok".
 std::string refusal(std::string_view line) {
   auto command = parse_command(line);
   if (command) return "ok";
@@ -122,7 +122,7 @@ TEST(Mail, Parameters) {
   mail = parse<Mail>("MAIL FROM:<a@d>   body=7bit   size=0  ");
   EXPECT_EQ(mail.size, 0u);
   EXPECT_FALSE(mail.body_8bitmime);
-  // RFC 1870 allows twenty digits; what does not fit 64 bits is above every limit.
+  // RFC 1870 allows twenty digits. A value beyond 64 bits exceeds every limit.
   EXPECT_EQ(parse<Mail>("MAIL FROM:<a@d> SIZE=99999999999999999999").size, UINT64_MAX);
 }
 
@@ -227,7 +227,7 @@ TEST(Rcpt, BadParameters) {
   for (std::string_view p :
        {"ORCPT", "ORCPT=", "ORCPT=rfc822", "ORCPT=;a@d", "ORCPT=rfc822;a+", "ORCPT=rfc822;a+2",
         "ORCPT=rfc822;a+2G", "ORCPT=rfc822;a+ZZ", "ORCPT=rfc822;a=b",
-        // decoded, these would end a header line or an argument
+        // decoded, these characters would end a header line or an argument
         "ORCPT=rfc822;a+0D+0Ab", "ORCPT=rfc822;a+00b", "ORCPT=rfc822;a+7Fb", "ORCPT=rfc822;a+FFb",
         "ORCPT=rfc822;", "ORCPT=rfc822;a ORCPT=rfc822;b", "ORCPT=rfc822;\xc3\xa4@d"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "501 5.5.4") << p;
@@ -235,7 +235,7 @@ TEST(Rcpt, BadParameters) {
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "555 5.5.4") << p;
 }
 
-// Every prefix of valid commands, and every byte in every position: nothing crashes, every refusal is a
+// Every prefix of valid commands, and every byte in every position: no crash, and every refusal is a valid
 // reply.
 TEST(Command, AnyByteAnywhere) {
   auto expect_reply = [](const std::expected<Command, Reply>& command) {

@@ -13,11 +13,11 @@ namespace {
 struct Decoded {
   std::string text;
   bool ended = false;
-  std::size_t used = 0;  // of the input
+  std::size_t used = 0;  // bytes of the input
   bool operator==(const Decoded&) const = default;
 };
 
-// Feeds `in` in pieces of the sizes that next_size() gives, each from memory of its own.
+// Feeds `in` in pieces of the sizes from next_size(). Each piece has its own memory.
 template <class NextSize>
 Decoded decode(std::string_view in, NextSize next_size) {
   DataDecoder decoder;
@@ -53,7 +53,7 @@ class Complete : public testing::TestWithParam<Case> {};
 TEST_P(Complete, IsDecodedUpToItsEnd) {
   std::string in(GetParam().in);
   EXPECT_EQ(decode(in), (Decoded{std::string(GetParam().text), true, in.size()}));
-  // What a client has pipelined after the end is not touched.
+  // Pipelined input after the end is left alone.
   EXPECT_EQ(decode(in + "MAIL FROM:<>\r\n.\r\n"), (Decoded{std::string(GetParam().text), true, in.size()}));
 }
 
@@ -67,8 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"\xff\x80\r\n.\r\n", "\xff\x80\r\n"},
                     Case{nul_after_dot, std::string_view("a\r\n\0\r\n", 6)}));
 
-// What servers with a looser idea of a line's end took for the end of a message (CVE-2023-51764, -51765,
-// -51766). The sender's own server has seen data in each; so must this one.
+// Sequences that servers with a loose definition of a line's end mistook for the end of a message
+// (CVE-2023-51764, -51765, -51766). The sending server treats each as data, so this server must do the same.
 class Smuggled : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Smuggled, DoesNotEndTheData) {
@@ -109,7 +109,7 @@ TEST(DataDecoder, CanBeUsedAgainAfterReset) {
   }
 }
 
-// What comes out of a large piece is not cut into small ones.
+// The output of a large piece is not cut into small pieces.
 TEST(DataDecoder, CopiesNothingAndCutsOnlyAtStuffedDots) {
   std::string in;
   for (int i = 0; i < 1000; ++i) in += "A line. With dots. In it.\r\n";
@@ -123,7 +123,7 @@ TEST(DataDecoder, CopiesNothingAndCutsOnlyAtStuffedDots) {
   EXPECT_EQ(spans[0].size() + spans[1].size(), in.size() - 1);
 }
 
-// RFC 5321 sections 4.1.1.4 and 4.5.2 said in the plainest way, on the whole text.
+// RFC 5321 sections 4.1.1.4 and 4.5.2 in the simplest form, for the whole text.
 Decoded model(const std::string& in) {
   std::string all = "\r\n" + in;  // the line end of the DATA command counts
   std::size_t end = all.find("\r\n.\r\n");

@@ -1,4 +1,4 @@
-// What a client hears of an error: its kind, and no word of this machine.
+// The client's reply for an error: its kind, and no detail of this machine.
 #include "twinloft/lmtpd/proto/error_reply.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,8 @@ TEST(ErrorReply, NamesNoLocalPath) {
   }
 }
 
-// A message that was not kept while it came is no mailbox's fault: permissions of the spool say nothing here.
+// A message that was lost while it arrived is not the fault of a mailbox. Permissions of the spool do not
+// matter here.
 TEST(ErrorReply, OfAMessageThatWasNotKept) {
   for (int sys : {EMFILE, ENFILE, ENOMEM})
     EXPECT_EQ(reply_of_unkept({Errc::exhausted, "", sys}), reply_of_error({Errc::exhausted, "", sys}));

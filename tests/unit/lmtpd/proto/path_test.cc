@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"<ann@[IPv6:2001:db8::1]>", "ann@[IPv6:2001:db8::1]", "ann", "[ipv6:2001:db8::1]"},
         Good{"<ann@[ipv6:2001:DB8:0:0::1]>", "ann@[ipv6:2001:DB8:0:0::1]", "ann", "[ipv6:2001:db8::1]"},
         Good{"<ann@[Tag:Anything]>", "ann@[Tag:Anything]", "ann", "[tag:anything]"},
-        // The dot of the root ends a domain, and is no part of it.
+        // The final dot of a fully qualified domain is not part of the domain.
         Good{"<ann@Example.ORG.>", "ann@Example.ORG", "ann", "example.org"},
         Good{"<ann@b\xc3\xbc"
              "cher.example.>",
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
              "cher.example",
              "a", "xn--bcher-kva.example"},
         Good{"<a@xn--bcher-kva.EXAMPLE>", "a@xn--bcher-kva.EXAMPLE", "a", "xn--bcher-kva.example"},
-        // A decomposed character, and the ideographic full stop, are the same domain as the usual ones.
+        // A decomposed character and the ideographic full stop give the same domain as the usual characters.
         Good{"<a@bu\xcc\x88"
              "cher\xe3\x80\x82"
              "example>",
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
              "cher\xe3\x80\x82"
              "example",
              "a", "xn--bcher-kva.example"},
-        // What IDNA does not allow is looked up as it is.
+        // A domain that IDNA does not allow is looked up unchanged.
         Good{"<a@\xf0\x9f\x93\xa7.Example>", "a@\xf0\x9f\x93\xa7.Example", "a", "\xf0\x9f\x93\xa7.example"},
         Good{"<a@\xe2\x80\x8b.example>", "a@\xe2\x80\x8b.example", "a", "\xe2\x80\x8b.example"},
         Good{"<a@b\xef\xbc\xa0"
@@ -90,10 +90,10 @@ TEST(SenderPath, IsKeptAsItWasSent) {
                            "a@b\xfc"
                            "cher.example",
                            "\xff", "a@\xe2\x80\x8b.example", "a@.d", "a@d.", "a@a..b", "a@\x80", "\xc2\x9b@d",
-                           // Postfix takes a control byte, and a local part that is empty, and hands both on
-                           // in quotes.
+                           // Postfix accepts a control byte and an empty local part, and passes both on in
+                           // quotes.
                            "\"a\tb\"@d", "\"a\x01> b\x7f\"@d", "\"\"@example.net", "\"\"",
-                           // These come by way of its sendmail command, or from other MTAs.
+                           // These come through the sendmail command, or from other MTAs.
                            "a@", "\"\"@", "a@[1.2.3]", "a@[300.1.2.3]", "a@[IPv6:x]", "a@[", "a@exa!mple",
                            "a,b@d", "a:b@d", "a;b@d", "a(b)@d", "a\\b@d", "a.\"b\"@d", "#@[]",
                            "a@-d-.example", "a@under_score.example", "a@xn--\xff"}) {

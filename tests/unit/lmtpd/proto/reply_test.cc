@@ -26,7 +26,7 @@ TEST(Reply, IsPositiveBelow400) {
   EXPECT_FALSE(make_reply(550, "", "").positive());
 }
 
-// An agent's output line goes into a reply: it must not be able to add one.
+// An agent's output line becomes part of a reply. It must not add a line to the reply.
 TEST(Reply, NoTextEndsTheLine) {
   for (const std::string& text :
        {std::string("no\r\n250 2.0.0 yes"), std::string("a\nb"), std::string("a\rb"), std::string("a\0b", 3),

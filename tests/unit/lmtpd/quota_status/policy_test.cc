@@ -44,7 +44,7 @@ TEST(Policy, ActionsThatSayTheMailboxIsFull) {
   EXPECT_EQ(room_of_action("552 5.2.3 Too large"), Room::never);
 }
 
-// Nobody is refused for good for an answer that is about something else.
+// An answer about something else causes no permanent refusal.
 TEST(Policy, OthersAreErrorsThatShowThem) {
   for (const char* action : {"", " ", "REJECT Unknown user", "REJECT", "550 5.1.1 Unknown", "550 Full",
                              "DEFER_IF_PERMIT Internal error", "451 4.3.0 Later", "552 5.1.1 Unknown",

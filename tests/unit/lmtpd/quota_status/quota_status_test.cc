@@ -13,8 +13,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// Each connection is served by a thread of its own, by the next of these: an answer for each question, and
-// its end.
+// Each connection has its own thread. It sends the answers of the next list, one for each question, and ends.
 struct Service final : Connector {
   std::vector<std::vector<std::string>> connections;
   std::atomic<std::size_t> made{0};
@@ -62,7 +61,7 @@ struct Service final : Connector {
 
 const OsClock os_clock;
 
-// The system's, and as much later as was asked for.
+// The system's clock plus a time that the test sets.
 struct LaterClock final : Clock {
   std::atomic<std::int64_t> later_ms{0};
   Instant now() const override { return os_clock.now() + std::chrono::milliseconds(later_ms.load()); }
@@ -148,7 +147,7 @@ TEST_F(QuotaStatusTest, NoAnswerInTimeIsAnError) {
   EXPECT_EQ(service.questions, 1);
 }
 
-// Those beyond wait for one that is free.
+// Questions beyond the limit wait for a free connection.
 TEST_F(QuotaStatusTest, NoMoreConnectionsThanConfigured) {
   config.connections_max = 3;
   service.connections.assign(20, std::vector<std::string>(100, yes));

@@ -44,7 +44,7 @@ TEST(Commands, RcptIsTheAddressOrTheUser) {
             "RCPT TO:<Info+x@Example.org> ORCPT=rfc822;i+2Bn@example.com\r\n");
 }
 
-// A name that comes from a quoted local part must not become a parameter.
+// A name from a quoted local part must not become a parameter.
 TEST(Commands, NamesAreQuotedWhereTheyNeedIt) {
   Recipient recipient;
   recipient.user.name = "a> NOTIFY=NEVER \"b\\@example.org";

@@ -1,4 +1,4 @@
-// What is said to a next hop, and what becomes of what it says.
+// The commands to a next hop, and the handling of its replies.
 #include "dialogue.h"
 
 #include <gtest/gtest.h>
@@ -15,11 +15,11 @@ class StillClock final : public Clock {
   WallTime wall() const override { return {}; }
 };
 
-// Sends one reply of `input` for each command line that is written to it, and the rest of `input` once a
-// message is written. Then ends or fails as `end` says.
+// Sends one reply of `input` for each command line, and the rest of `input` after a message. Then ends or
+// fails as `end` says.
 class Scripted final : public Stream {
  public:
-  // `turns`: what was written before replies were read.
+  // turns: the output before each read of replies.
   Scripted(std::string input, Errc end, std::string& said, std::vector<std::string>& turns)
       : input_(std::move(input)), end_(end), said_(said), turns_(turns) {
     release_one();
@@ -77,7 +77,7 @@ class DialogueTest : public testing::Test {
     r.text = r.user.name = std::string(name) + "@example.org";
     envelope_.recipients.push_back(r);
   }
-  // `offer`: the lines of the answer to LHLO.
+  // offer: the lines of the reply to LHLO.
   void open(std::vector<std::string> offer, const std::string& then, Errc end = Errc::unavailable) {
     std::string input = "220 hop\r\n";
     offer.insert(offer.begin(), "hop");
@@ -110,7 +110,7 @@ class DialogueTest : public testing::Test {
   MessageBody body_;
   std::string said_;
   std::vector<std::string> turns_;
-  bool eager_ = false;  // the hop says all at once
+  bool eager_ = false;  // the hop sends all replies at once
   std::unique_ptr<Dialogue> dialogue_;
 };
 
@@ -152,8 +152,8 @@ TEST_F(DialogueTest, WithChunkingTheMessageGoesAsItIs) {
             "TO:<bob@example.org>\r\nBDAT 33 LAST\r\nReceived: x\r\nSubject: x\r\n\r\n.dot\r\n");
 }
 
-// The sender goes as it is written, since the MTA has accepted it. Only a recipient beyond ASCII needs what
-// the hop lacks.
+// The sender is sent unchanged, since the MTA has accepted it. Only a non-ASCII recipient needs the missing
+// extension.
 TEST_F(DialogueTest, AHopWithoutSmtputf8GetsTheSenderAsItIs) {
   envelope_.smtputf8 = true;
   envelope_.from = "j\xf6rg@example.net";
@@ -206,7 +206,7 @@ TEST_F(DialogueTest, WhereAllAreRefusedNothingIsSentAndTheConnectionStays) {
   EXPECT_TRUE(said_.ends_with("RCPT TO:<bob@example.org>\r\nRSET\r\n")) << said_;
 }
 
-// One reply for each that was accepted, and to them.
+// One reply for each accepted recipient, in their order.
 TEST_F(DialogueTest, RepliesBelongToThoseWhoWereAccepted) {
   add("cay");
   open({"PIPELINING"},
@@ -258,7 +258,7 @@ TEST_F(DialogueTest, ANameBeyondAsciiIsNotSaidWithoutSmtputf8) {
   EXPECT_NE(said_.find("RCPT TO:<ann@example.org>\r\n"), std::string::npos) << said_;
 }
 
-// A second attempt on another connection: only where it cannot have been for the first.
+// The message is sent again over another connection only if the hop cannot have received it over the first.
 TEST_F(DialogueTest, UntouchedIsAUsedConnectionThatEndsBeforeItSaysAnything) {
   std::string once = "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n";
   open({"PIPELINING"}, "");

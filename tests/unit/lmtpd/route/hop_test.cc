@@ -1,5 +1,4 @@
-// What a next hop's connections are used for: a real stream, and a hop at its other end that a test speaks
-// for.
+// The use of a next hop's connections: real streams, and a hop whose answers a test gives.
 #include "hop.h"
 
 #include <fcntl.h>
@@ -25,14 +24,14 @@ class SetClock final : public Clock {
   std::atomic<std::chrono::milliseconds> ahead_{};
 };
 
-// Each connection is a pair of sockets and a thread that answers.
+// Each connection is a pair of sockets, with a thread that answers.
 class SpokenFor final : public Connector {
  public:
-  // To a line, or "message" once one has ended. nullopt: it leaves.
+  // The answer to a line, or to "message" after the end of a message. nullopt: the hop disconnects.
   using Answer = std::function<std::optional<std::string>(const std::string& line)>;
   Answer answer = usual;
   std::atomic<int> connections = 0, mails = 0, quits = 0;
-  std::chrono::milliseconds takes{0};  // a connection
+  std::chrono::milliseconds takes{0};  // the time to make a connection
 
   ~SpokenFor() override {
     for (std::thread& thread : threads_) thread.join();
@@ -99,7 +98,7 @@ class HopTest : public testing::Test {
     body_.size = body_.memory.size();
   }
   void TearDown() override { hop_.reset(); }
-  // The codes of the replies.
+  // Delivers, and returns the codes of the replies.
   std::vector<int> deliver(const GivenUp& given_up = {}) {
     if (!hop_) hop_ = std::make_unique<Hop>(config_, all_, connector_, clock_);
     std::vector<std::size_t> all(envelope_.recipients.size());
@@ -116,7 +115,7 @@ class HopTest : public testing::Test {
 
   SetClock clock_;
   std::mutex mutex_;
-  std::vector<std::string> said_;  // of XCLIENT
+  std::vector<std::string> said_;  // the XCLIENT commands
   std::atomic<int> messages_ = 0;
   SpokenFor connector_;
   RouterConfig all_;
@@ -134,7 +133,7 @@ TEST_F(HopTest, OneConnectionForAllTransactions) {
   EXPECT_EQ(connector_.mails, 10);
 }
 
-// The client waits for all replies: it would leave while the hop is asked again and again.
+// The client waits for all replies. It would disconnect during repeated attempts.
 TEST_F(HopTest, ATransactionThatFailedIsTheLast) {
   connector_.answer = [](const std::string& line) {
     return line == "message" ? std::nullopt : SpokenFor::usual(line);
@@ -174,7 +173,8 @@ TEST_F(HopTest, NothingIsBegunAfterItsTime) {
   EXPECT_EQ(connector_.mails, 3);
 }
 
-// What a client has not got stays as it was said of the one before.
+// XCLIENT keeps the attributes that it does not name. A client without an address must not inherit the
+// previous client's.
 TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
   config_.spec.xclient = true;
   connector_.answer = [this](const std::string& line) {
@@ -194,8 +194,8 @@ TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
                                              "XCLIENT ADDR=192.0.2.2"}));
 }
 
-// Each client needs its own connection. A client that sends a new name each time must not use up the
-// connections that the hop allows.
+// Each client needs its own connection. A client with a new name for each message must not use up the hop's
+// connections.
 TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   config_.spec.xclient = true;
   config_.spec.connections_max = 3;
@@ -215,8 +215,8 @@ TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   EXPECT_EQ(connector_.quits, 7);
 }
 
-// Four connections are made at once: the others wait for their turn, also where that takes longer than one
-// connection may.
+// At most four connections are made at a time. The other callers wait for their turn, even longer than the
+// time limit of one connection.
 TEST_F(HopTest, WhoWaitsForASlowHopIsNotRefused) {
   config_.spec.target.timeout = std::chrono::milliseconds(100);
   connector_.takes = std::chrono::milliseconds(80);
