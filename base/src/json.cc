@@ -1,4 +1,4 @@
-// The one place where the code of Boost.JSON is compiled.
+// Only this file compiles the code of Boost.JSON.
 #include "twinloft/base/json.h"
 
 #include <boost/json/src.hpp>
@@ -15,7 +15,7 @@ void put_line_end(std::size_t depth, std::string& out) {
   out.append(depth * blanks_a_level, ' ');
 }
 
-// Each member by `put`, parted by commas, a line each.
+// Writes each member with `put`, on its own line, separated by commas.
 template <class Members, class Put>
 void put_members(const Members& members, const char* brackets, std::size_t depth, std::string& out, Put put) {
   out += brackets[0];

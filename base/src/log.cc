@@ -25,8 +25,8 @@ std::string_view name_of(LogLevel level) {
   return "unknown";
 }
 
-// How many bytes at the front may go into a line as they are: one character, and no control character. 0:
-// none.
+// The length of the first character, if it may be part of a line unchanged. 0: a control character, or not
+// UTF-8.
 std::size_t printable_length(std::string_view text) {
   std::size_t length = utf8_length(text);
   bool control = static_cast<unsigned char>(text[0]) < 0x20 || text[0] == 0x7f ||

@@ -38,7 +38,7 @@ enum class Mode { direct, never_wait, thread };
 struct Sink {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::string> queue;  // guarded by mutex, as the next four are
+  std::deque<std::string> queue;  // guarded by mutex, as the members up to `notice`
   std::size_t queue_bytes = 0;
   unsigned long missing = 0;
   bool ending = false, ended = false;
@@ -68,10 +68,9 @@ bool is_pipe(int fd) {
   return ::fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode);
 }
 
-// As write(2) to standard error, but with EAGAIN where that would wait for the reader. The descriptor is
-// shared with other processes, so it cannot be made non-blocking. What is neither a socket nor a pipe, and a
-// pipe of a kernel that does not know RWF_NOWAIT for pipes, waits only where another process has taken the
-// room since poll(2).
+// As write(2) to standard error, but with EAGAIN in place of a wait for the reader. The descriptor is shared
+// with other processes, so it cannot be made non-blocking. A wait is still possible if another process fills
+// the room after poll(2): for other files than sockets and pipes, and on kernels whose pipes lack RWF_NOWAIT.
 ssize_t write_now(std::string_view piece) {
   ssize_t n = ::send(STDERR_FILENO, piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (n >= 0 || errno != ENOTSOCK) return n;
@@ -84,7 +83,7 @@ ssize_t write_now(std::string_view piece) {
   return ::write(STDERR_FILENO, piece.data(), piece.size());
 }
 
-// Whatever the reader does; only the thread may call it, and a program that is no service.
+// Waits for the reader without limit. Only for the writer's thread, and for programs that are not services.
 void write_and_wait(std::string_view text) {
   while (!text.empty()) {
     ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
@@ -149,8 +148,8 @@ void before_fork() {
 void after_fork() {
   sink().mutex.unlock();
 }
-// What waits here is the parent's to write. The condition counts the parent's thread as one that waits: made
-// anew, so that this thread's notice reaches a thread of this process.
+// The parent writes the queued lines. The condition variable counts the parent's thread as a waiter, so a new
+// one replaces it. Otherwise, a notification might reach no thread of this process.
 void after_fork_in_child() {
   Sink& s = sink();
   new (&s.changed) std::condition_variable;
@@ -191,7 +190,7 @@ bool write_within(std::string_view text, int wait_ms) {
     else if (would_wait(errno) && (wait_ms == 0 || !is_writable(wait_ms)))
       return false;
     else if (!would_wait(errno) && errno != EINTR)
-      return true;  // nobody will ever read it: nothing to try again
+      return true;  // another attempt would fail too
   }
   return true;
 }
@@ -207,7 +206,7 @@ LogWriter::LogWriter() {
   log_never_wait();
   Sink& s = sink();
   s.ending = s.ended = false;
-  // Signals are for the threads that wait for them.
+  // The new thread blocks all signals, since other threads wait for them.
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -223,7 +222,7 @@ LogWriter::LogWriter() {
 
 LogWriter::~LogWriter() {
   Sink& s = sink();
-  if (s.mode != Mode::thread) return;  // no thread could be made, or this is a forked process
+  if (s.mode != Mode::thread) return;  // the thread could not be created, or this is a forked process
   std::unique_lock lock(s.mutex);
   s.ending = true;
   s.changed.notify_all();

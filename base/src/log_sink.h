@@ -7,11 +7,11 @@
 
 namespace twinloft {
 
-// `notice` makes the line that says how many lines are missing.
+// notice: makes the line that reports the number of missing lines.
 void sink_line(std::string line, std::string (*notice)(unsigned long missing));
 
-// Writes to standard error what it takes within `wait_ms`, without waiting longer for its reader. False: not
-// all of it.
+// Writes to standard error. Each wait for the reader lasts at most `wait_ms`. False: a part was not written.
+// True also after an error that would occur again.
 bool write_within(std::string_view text, int wait_ms);
 
 }  // namespace twinloft

@@ -16,7 +16,7 @@ union Control {
   char bytes[CMSG_SPACE(sizeof(int) * passed_fds_max)];
 };
 
-// Everything that was passed, so that nothing stays open unseen; the first `fds_max` are kept.
+// Takes all received descriptors, so that none stays open unnoticed. The first `fds_max` are kept.
 void take_fds(msghdr& message, std::size_t fds_max, ReceivedPacket& out) {
   std::size_t count = 0;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
@@ -44,7 +44,7 @@ std::expected<ReceivedPacket, int> receive_packet(int socket, MutableByteSpan in
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = fds_max > 0 ? &control : nullptr;
-  // Without the padding that CMSG_SPACE counts, in which there would be room for one more.
+  // Without the padding of CMSG_SPACE, which has room for another descriptor.
   message.msg_controllen = fds_max > 0 ? CMSG_LEN(sizeof(int) * fds_max) : 0;
   ssize_t n;
   do {

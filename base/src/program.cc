@@ -20,9 +20,9 @@ namespace twinloft {
 
 namespace {
 
-constexpr int kill_wait_ms = 2000;  // for a killed program to be gone
+constexpr int kill_wait_ms = 2000;  // until a killed program has ended
 
-// False at the end of the stream. What is beyond `limit` is read and counted, not kept.
+// Reads the available bytes. False: the stream has ended. Bytes beyond `limit` are dropped, and set `beyond`.
 bool drain(int fd, std::string& into, std::size_t limit, bool& beyond) {
   char chunk[16384];
   for (;;) {
@@ -44,7 +44,7 @@ Result<Fd> file_of(const std::string& input, const std::string& program) {
   return file;
 }
 
-// What posix_spawn(3) is to do in the child.
+// The actions of posix_spawn(3) in the child.
 class SpawnPlan {
  public:
   SpawnPlan(int in, int out, int err) {
@@ -57,7 +57,7 @@ class SpawnPlan {
     posix_spawnattr_setflags(&attributes_,
                              POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attributes_, 0);
-    // This process blocks and ignores signals that the program has its own use for.
+    // The program must not inherit the blocked and ignored signals of this process.
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -121,7 +121,7 @@ void ProgramRunner::cancel() {
   (void)!::write(wakeup_.get(), &one, sizeof one);
 }
 
-// Takes what the program prints until it has ended.
+// Reads the output until the program has ended.
 Status ProgramRunner::wait(Child& c, Instant deadline) {
   for (;;) {
     Duration left = deadline - clock_.now();
@@ -134,15 +134,15 @@ Status ProgramRunner::wait(Child& c, Instant deadline) {
                     {c.err.get(), POLLIN, 0}};
     int ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()) + 1;
     if (::poll(fds, std::size(fds), ms) < 0 && errno != EINTR) return fail_errno(errno, "poll");
-    // After the end what it had written is still in the pipes; a child of its own may keep them open for
-    // ever.
+    // After the program's end, its last output is still in the pipes. The end of the pipes is not awaited,
+    // since a child of the program may keep them open.
     if (c.out && !drain(c.out.get(), c.result.out, out_bytes_max, c.too_much)) c.out.reset();
     if (c.err && !drain(c.err.get(), c.result.err, err_bytes_max, c.ignored)) c.err.reset();
     if (fds[0].revents && !c.too_much) return {};
   }
 }
 
-// A process that is blocked in the kernel is not waited for: it may never end.
+// The wait is limited, since a process that is blocked in the kernel may never end.
 void ProgramRunner::stop(Child& child) {
   ::kill(-child.pid, SIGKILL);
   pollfd end{child.pidfd.get(), POLLIN, 0};
@@ -167,7 +167,7 @@ Result<ProgramResult> ProgramRunner::run(const std::vector<std::string>& argv, c
     return fail(ended.error().code, "{}: {}", argv[0], ended.error().message);
   }
   int status = wait_for_child(child.pid);
-  ::kill(-child.pid, SIGKILL);  // whatever it left behind
+  ::kill(-child.pid, SIGKILL);  // processes that it left behind
   if (!WIFEXITED(status)) return fail(Errc::unavailable, "{}: ended by signal {}", argv[0], WTERMSIG(status));
   child.result.exit_code = WEXITSTATUS(status);
   return std::move(child.result);

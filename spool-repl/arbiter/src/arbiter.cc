@@ -82,7 +82,7 @@ void Arbiter::deliver(core::ArbiterAnswer answer) {
 }
 
 void Arbiter::serve() {
-  // Made once, here: alive_ may only be copied while the owner's thread surely has a copy.
+  // Made once, before the loop: alive_ may be copied only while the owner's thread still has its copy.
   std::weak_ptr<bool> alive = alive_;
   std::unique_lock lock(mutex_);
   for (;;) {

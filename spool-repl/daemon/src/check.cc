@@ -150,12 +150,12 @@ struct Checker {
     if (answer)
       served = answer->find("\"served\":false") == answer->npos;
     else if (answer.error().code == Errc::denied)
-      served = true;  // this user may not ask it
+      served = true;  // a server refused this user
     else if (auto place = look_at_socket_place(s.control); !place && place.error().code != Errc::not_found)
       error("control: {}", place.error().message);
   }
 
-  // The volume is also served without it.
+  // A warning, since the volume is also served without this directory.
   void state_directory(const char* what, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0 || !S_ISDIR(st.st_mode))
@@ -176,7 +176,7 @@ struct Checker {
       error("{}: {}: {} is on a file system that is mounted read-only", key, path, parent);
   }
 
-  // Without an answer now, there may be an answer later: names are looked up at each attempt.
+  // A failed look-up is a warning, since names are looked up again at each attempt.
   std::optional<net::Address> address(const char* key, const std::string& text) {
     if (Status good = net::check_address(text); !good)
       return error("{}: {}", key, good.error().message), std::nullopt;
@@ -316,8 +316,8 @@ Findings check_volume(const VolumeSettings& settings) {
 
 namespace {
 
-// Two volumes with a socket, link or mount point at the same place, which may have two names. Links are not
-// followed, since a link is replaced, and not used.
+// Finds two volumes with a socket, link or mount point at the same place, which may have two names. Symbolic
+// links are not followed, since they are replaced, and not used.
 void check_places(const NodeSettings& node, Findings& out) {
   std::map<std::string, std::string> users;
   for (const VolumeSettings& v : node.volumes)
@@ -339,7 +339,7 @@ void check_places(const NodeSettings& node, Findings& out) {
     }
 }
 
-// Two volumes with the same address and port, also if one address is all addresses.
+// Finds two volumes with the same address and port, also if one address is a wildcard.
 void check_listeners(const NodeSettings& node, Findings& out) {
   std::vector<std::pair<net::Address, std::string>> users;
   for (const VolumeSettings& v : node.volumes)
@@ -355,7 +355,7 @@ void check_listeners(const NodeSettings& node, Findings& out) {
     }
 }
 
-// Two volumes with the same file or device. A device has several names, and device files.
+// Finds two volumes with the same file or device. A device may have several names and device files.
 void check_storage(const NodeSettings& node, Findings& out) {
   std::map<std::pair<dev_t, ino_t>, std::string> users;
   for (const VolumeSettings& v : node.volumes)

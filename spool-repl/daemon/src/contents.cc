@@ -29,7 +29,7 @@ std::string value_of(blkid_probe probe, const char* name) {
   return blkid_probe_lookup_value(probe, name, &value, nullptr) == 0 && value ? value : "";
 }
 
-// As by wipefs(8): also finds damaged signatures, and ambivalent ones of a whole disk.
+// Searches as wipefs(8) does: also finds damaged signatures, and a GPT without a protective MBR.
 Result<Probe> probe_of(int fd, const std::string& path) {
   Probe probe(blkid_new_probe(), &blkid_free_probe);
   if (!probe || blkid_probe_set_device(probe.get(), fd, 0, 0) != 0)
@@ -70,7 +70,7 @@ Status find_signatures(const std::string& path, std::vector<std::string>& found)
   return {};
 }
 
-// A damaged journal, or of a newer version, counts too.
+// Also finds a damaged journal, and a journal of a newer version.
 Status find_journal(io::OsBlockFile& file, std::vector<std::string>& found) {
   auto old = journal::read_superblock(file);
   if (old)
@@ -150,7 +150,8 @@ Status wipe_signatures(const std::string& path) {
 
 namespace {
 
-// Also where the name that it was attached by is gone, or means another file in this mount namespace.
+// Compares the inodes, since the name of the backing file may be gone, or name another file in this mount
+// namespace.
 bool is_attached_to(const std::string& device, const struct stat& file) {
   Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   loop_info64 info{};

@@ -61,7 +61,8 @@ Status make_file(const std::string& path, std::uint64_t bytes, const char* what)
   return {};
 }
 
-// A block device is used if no other program has it. A file is made, and an existing file is refused.
+// A block device is used if no other program uses it. A file is made, and an existing file with content is
+// refused.
 Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const char* what) {
   struct stat st{};
   bool exists = ::stat(path.c_str(), &st) == 0;

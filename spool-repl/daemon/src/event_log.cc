@@ -58,8 +58,7 @@ bool EventLog::add(Event e, bool once) {
 }
 
 bool EventLog::was_said(const std::string& words, Instant now) {
-  // Old texts are removed only when the table is full, so a source of many different texts costs no more
-  // than this.
+  // Old texts are removed only when the table is full, which limits its memory and its cost.
   if (said_.size() >= said_max)
     std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
   if (said_.size() >= said_max) said_.clear();

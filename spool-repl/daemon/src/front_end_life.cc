@@ -86,7 +86,7 @@ void FrontEndLife::on_stopped_for_demotion(const Status& stopped) {
       });
 }
 
-// Not within its own callback. Meanwhile, other front ends may have replaced it.
+// Posted, since front ends must not be destroyed within their callback. Others may replace them meanwhile.
 void FrontEndLife::drop(const FrontEnds* which) {
   loop_.post([this, which] {
     if (current_.get() == which) current_.reset();

@@ -27,9 +27,9 @@ class FrontEndLife {
     virtual ~Volume() = default;
     virtual std::unique_ptr<FrontEnds> make_front_ends() = 0;
     virtual bool is_draining() = 0;
-    virtual void stand_down() = 0;                                    // it is no longer to be primary
-    virtual void ask_core_to_demote(Reply reply) = 0;                 // nullptr: no client waits
-    virtual void device_is_taken_away() = 0;                          // another replica is primary
+    virtual void stand_down() = 0;                     // the volume must not be promoted by itself
+    virtual void ask_core_to_demote(Reply reply) = 0;  // nullptr: no client waits
+    virtual void device_is_taken_away() = 0;           // another replica is primary
     virtual void fail_volume(const std::string& why, bool tell) = 0;  // the volume ends; tell: also in the
                                                                       // log
     virtual void end() = 0;  // after fail_volume(), once the front ends have ended

@@ -20,10 +20,10 @@ static_assert(read_memory_bytes >= core::read_arena_blocks_min * block_size);
 
 namespace {
 
-constexpr std::uint64_t index_bytes_per_block = 512;  // hash tables half empty, what a checkpoint has listed,
+constexpr std::uint64_t index_bytes_per_block = 512;  // half-empty hash tables, the list of a checkpoint,
                                                       // zero extents and their splits
 constexpr std::uint64_t record_bytes = sizeof(core::LogRecord);
-constexpr std::uint64_t record_journal_bytes = 2 * block_size;  // at least, but for epochs
+constexpr std::uint64_t record_journal_bytes = 2 * block_size;  // the minimum, except for epochs
 constexpr std::uint64_t callers_bytes = 32u << 20;   // connections before the end of their handshake
 constexpr std::uint64_t process_bytes = 128u << 20;  // a dozen threads with 8 MiB of locked stack each
 
@@ -35,7 +35,7 @@ std::uint64_t of_clients(const VolumeSettings& s) {
   }
   if (!s.fuse_file.empty()) {
     fuse::FuseOptions o;
-    // The same number may be waited for by their callers, and not in the background.
+    // The kernel may send as many requests that are not in the background.
     bytes += 2 * o.max_background * std::uint64_t{ports::io_max_length} + o.retained_buffer_bytes;
   }
   if (!s.ublk_device.empty()) {
@@ -48,8 +48,8 @@ std::uint64_t of_clients(const VolumeSettings& s) {
 std::uint64_t of_replicas(const VolumeSettings& s) {
   if (s.peers.empty()) return 0;
   std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
-  std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that have no
-                                                                                    // room yet
+  std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that wait for
+                                                                                    // room
   return callers_bytes + s.peers.size() * (unsent + arriving) + waiting;
 }
 
@@ -71,7 +71,8 @@ MemoryBound memory_bound(const VolumeSettings& s, std::uint64_t volume_bytes, st
   m.arena = s.arena + s.arena / block_size * index_bytes_per_block;
   m.reads = read_memory_bytes;
   m.digests = DigestTable::memory_max(blocks);
-  m.bitmaps = s.peers.size() * 2 * (blocks / 8);  // marks, and those made since a parting
+  m.bitmaps = s.peers.size() * 2 * (blocks / 8);  // all marks, and the marks since the peer left the in-sync
+                                                  // set
   m.log = journal_bytes / record_journal_bytes * record_bytes;
   m.clients = of_clients(s);
   m.replicas = of_replicas(s);

@@ -6,7 +6,7 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-// Until the source has reported the amount.
+// The size of the volume is used until the source has reported the amount.
 std::uint64_t total_blocks(const core::PeerStatus& p, std::uint64_t volume_blocks) {
   return p.sync_target || p.sync_total_blocks != 0 ? p.sync_total_blocks : volume_blocks;
 }
@@ -24,7 +24,8 @@ bool ResyncMeter::sample(const core::VolumeStatus& status, std::uint64_t volume_
       continue;
     }
     Track& t = tracks_[p.id];
-    if (!t.samples.empty() && p.synced_blocks < t.samples.back().done_blocks) t = {};  // it began again
+    if (!t.samples.empty() && p.synced_blocks < t.samples.back().done_blocks)
+      t = {};  // the resync has begun again
     t.samples.push_back({now, p.synced_blocks});
     while (t.samples.size() > 2 && now - t.samples[1].at >= window) t.samples.pop_front();
     std::uint64_t total = total_blocks(p, volume_blocks);

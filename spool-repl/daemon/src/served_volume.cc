@@ -50,7 +50,7 @@ Status ServedVolume::set_up(const std::function<void()>& before_control) {
   return {};
 }
 
-// The files first: if another process has them, nothing else of this volume is changed.
+// Opens the files first. If another process has them, nothing else of this volume is changed.
 Status ServedVolume::open() {
   TL_TRY_ASSIGN(Storage storage, open_storage(settings_));
   remove_stale_link(settings_);
@@ -119,14 +119,14 @@ void ServedVolume::drain_disk() {
   }
 }
 
-// The other volumes of this process continue. The thread's owner detects its end.
+// Does not affect the other volumes of this process. The owner of the thread detects its end.
 void ServedVolume::fail_volume(const std::string& why, bool tell) {
   failure_ = why;
   failed_ = true;
   if (tell) reporter_->warn("failed", why);
 }
 
-// The begin of the turn would wait again.
+// Posted, since the loop's run() clears an earlier request to stop.
 void ServedVolume::stop_loop() {
   loop_->post([this] { loop_->stop(); });
 }

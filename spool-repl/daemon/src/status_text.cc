@@ -23,7 +23,7 @@ const char* name_of(core::ConnectionState s) {
   }
   return "?";
 }
-// A connection with a running resync is named after the other side's part in it.
+// During a resync, the connection has the name of the peer's part: target or source.
 const char* name_of(const core::PeerStatus& p) {
   return p.sync_target ? "SyncTarget" : p.sync_source ? "SyncSource" : name_of(p.connection);
 }
@@ -133,7 +133,7 @@ std::string waiting_text(const core::VolumeStatus& s) {
   return "waits to be promoted: " + s.waits_for;
 }
 
-// Possible reasons of the oldest request's wait, as far as this node knows them.
+// What has not confirmed the newest record: the possible reasons for the wait of the oldest request.
 std::string unconfirmed(const core::VolumeStatus& s) {
   std::string ids;
   for (const auto& p : s.peers)

@@ -38,8 +38,8 @@ class Stopping {
   Next ask(bool force, bool failed);
   Next front_ends_stopped(const Status& stopped, Instant now);
   Next front_ends_taken(Instant now);
-  // Once a second: tries again what was refused, which alone sees an unmount in whichever mount namespace it
-  // is. `role_changes`: a change of role has the front ends.
+  // Call it once a second: tries a refused stop again. Only another attempt detects an unmount in another
+  // mount namespace. role_changes: a change of role is using the front ends.
   Next try_again(bool role_changes);
   void flushed();  // or there was nothing to flush
   Next turn(const core::VolumeStatus& status, bool settled, Instant now);

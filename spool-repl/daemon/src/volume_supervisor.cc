@@ -113,7 +113,7 @@ void VolumeSupervisor::run() {
 std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
   VolumeSettings now = settings();
   if (stands_down_) now.role = core::Role::secondary, now.role_as_before = false;
-  // The stand-in answers until then, since a start may take time, and may fail again.
+  // The stand-in answers until the volume has its control socket, since a start may take time or fail.
   has_control_ = false;
   auto take_over = [this] {
     std::lock_guard lock(stand_in_mutex_);
@@ -156,7 +156,7 @@ void VolumeSupervisor::stand_in(const Error& why) {
   make_stand_in(std::move(now), why);
 }
 
-// Without a thread, the log has the error, and the other volumes have their threads.
+// If the thread cannot be created, only the log has the error. The other volumes continue.
 void VolumeSupervisor::make_stand_in(VolumeSettings settings, std::optional<Error> why) {
   try {
     stand_in_ = std::make_unique<StandIn>(std::move(settings), std::move(why));

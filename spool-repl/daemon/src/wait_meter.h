@@ -25,12 +25,12 @@ class WaitMeter {
 
  private:
   static constexpr Duration group_time = std::chrono::milliseconds(100);
-  struct Group {  // that came within group_time
+  struct Group {  // requests that arrived within group_time
     Instant since;
     std::uint64_t waiting;
   };
-  std::deque<Group> groups_;  // the first one is not empty
-  std::uint64_t first_ = 0;   // its number
+  std::deque<Group> groups_;  // the first group is not empty
+  std::uint64_t first_ = 0;   // the number of the first group
 };
 
 }  // namespace twinloft::repl::daemon

@@ -27,7 +27,7 @@ Result<HostPort> split(const std::string& text) {
   if (ec != std::errc() || end != port.data() + port.size() || number > 65535)
     return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not a port from 0 to 65535", text, port);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  // getaddrinfo() makes the loopback address of both.
+  // getaddrinfo() would return the loopback address for both forms.
   if (host.empty() || host == "*")
     return fail(Errc::invalid,
                 "\"{}\" names no host: 0.0.0.0:{} and [::]:{} are all addresses of this machine", text, port,
@@ -42,7 +42,7 @@ struct Freed {
 };
 using Found = std::unique_ptr<addrinfo, Freed>;
 
-// Of getaddrinfo(3): 0, or EAI_...
+// Returns the result of getaddrinfo(3): 0, or EAI_...
 int look_up(const HostPort& at, int flags, Found& out) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -117,7 +117,7 @@ Status check_address(const std::string& text) {
                 at.host, at.port);
   bool looks_numeric = !at.host.empty() && (at.host.find_first_not_of("0123456789.") == at.host.npos ||
                                             at.host.find(':') != at.host.npos);
-  // An interface that is not there yet is no reason to refuse.
+  // An address with an interface is accepted here, since the interface may appear later.
   if (!numeric && looks_numeric && at.host.find('%') == at.host.npos)
     return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not an IP address", text, at.host);
   return {};
@@ -139,7 +139,7 @@ Result<std::vector<Address>> resolve_all(const std::string& text) {
   TL_TRY(check_address(text));
   TL_TRY_ASSIGN(HostPort at, split(text));
   Found found;
-  // In a namespace with nothing but loopback, AI_ADDRCONFIG would hide 127.0.0.1.
+  // In a network namespace that has loopback alone, AI_ADDRCONFIG would hide 127.0.0.1.
   bool own = at.host == "localhost" || at.host.find_first_not_of("0123456789.") == at.host.npos ||
              at.host.find(':') != at.host.npos;
   int rc = look_up(at, own ? 0 : AI_ADDRCONFIG, found);

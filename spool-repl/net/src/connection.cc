@@ -253,8 +253,8 @@ void Connection::begin_trial() {
   flush();
 }
 
-// The peer's messages after it is ready follow its answer to the trial of this side, which is then ready
-// too.
+// A peer that is ready has already answered this side's trial. So this side is ready before the peer's other
+// messages arrive.
 void Connection::take_trial(std::uint16_t type, ByteSpan payload) {
   bool trial = type == static_cast<std::uint16_t>(WireType::trial),
        taken = type == static_cast<std::uint16_t>(WireType::trial_taken);

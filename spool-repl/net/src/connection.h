@@ -79,7 +79,8 @@ class Connection {
   Handshake handshake_;
   Limits limits_;
   Events events_;
-  bool trial_taken_ = false, trial_seen_ = false;  // this side's by the peer, the peer's by this side
+  bool trial_taken_ = false, trial_seen_ = false;  // the peer has confirmed this side's trial; the peer's
+                                                   // trial has arrived
   bool stuck_ = false;
   ports::Loop::TimerId timer_ = 0;
   Instant last_received_, last_sent_;  // in the trial, `last_received_` is its begin

@@ -122,7 +122,7 @@ void Run::do_user(const Indices& of_user) {
   for (std::size_t i : open) do_message(i, *there);
 }
 
-// A dry run writes nothing. The next run finds the same.
+// A dry run writes nothing, so that the next run has the same result.
 bool Run::record(std::size_t i, Mark mark) {
   if (options_.dry_run) return true;
   auto written = ledger_.append(key(i), mark);
@@ -130,7 +130,8 @@ bool Run::record(std::size_t i, Mark mark) {
   return written.has_value();
 }
 
-// The messages that the winner had and deleted. They are recorded, since Dovecot forgets them at some time.
+// Handles messages that were deleted on the winner. The ledger records them, since Dovecot later removes
+// their names from its list.
 bool Run::settle_as_deleted(std::size_t i) {
   const Message& m = messages_[i];
   if (m.kind != Kind::uncertain) return false;
@@ -181,7 +182,7 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
     // next run searches for it.
     case Sent::End::unknown:
       return settle(i, Fate::unknown, sent.detail);
-    // The next run finds the file of a failed copy by searching: the intent stays in the ledger.
+    // The intent stays in the ledger, so the next run searches for the file of a failed copy.
     case Sent::End::failed:
       return settle(i, Fate::failed, sent.detail);
     case Sent::End::away:
@@ -190,8 +191,8 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
   }
 }
 
-// A message that was stored after the parting has its name on the loser alone: a delivery makes another
-// name. Messages of an earlier run do not count, since a copy to both sides may have made the name.
+// Only the loser has the file name of a message that was stored after the split, since a delivery makes
+// another name. Messages in the ledger are not checked, since an earlier run may have used the name.
 Status Run::check_other_history(std::size_t i) const {
   const Message& m = messages_[i];
   if (options_.any_spool || m.kind != Kind::after || ledger_.find(key(i))) return {};
@@ -205,7 +206,7 @@ Status Run::check_other_history(std::size_t i) const {
 }
 
 Result<DeliverReport> Run::run() {
-  // Before any delivery: a damaged bundle is copied again, and not delivered in part.
+  // All messages are verified before the first delivery, so that no part of a damaged bundle is delivered.
   std::map<std::string, Indices> users;
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     TL_TRY_ASSIGN(ContentDigest digest, bundle_.verify(messages_[i]));

@@ -15,7 +15,7 @@ namespace twinloft::repl::salvage {
 
 namespace {
 
-// Mail servers make no holes in messages. A user could have any number of zeros copied by them.
+// Mail servers make no holes in messages. With holes, a user could make the bundle fill the disk with zeros.
 constexpr std::uint64_t sparse_bytes_min = 1 << 20;
 struct FileTimes : Times {
   std::uint64_t inode = 0;
@@ -31,8 +31,8 @@ Result<FileTimes> times_of(int dir, const std::string& name) {
               &about) != 0)
     return fail_errno(errno, "statx");
   FileTimes out{{time_of(about.stx_mtime), time_of(about.stx_ctime), {}}, about.stx_ino};
-  // Without a time of birth, the earlier of the two times, since users cannot set it to a later time than it
-  // was.
+  // Without a time of birth, the earlier of the two times is used, since users cannot make it later than the
+  // last change.
   out.born = about.stx_mask & STATX_BTIME ? time_of(about.stx_btime) : std::min(out.modified, out.changed);
   return out;
 }
@@ -66,14 +66,14 @@ class Extraction {
   Manifest manifest_;
   ExtractReport report_;
   ExtractProgress shown_;
-  uid_t owner_ = 0;  // of the Maildir that is being looked through
+  uid_t owner_ = 0;  // of the present Maildir
   bool first_pass_ = true;
   // The inodes that the first pass has taken or reported. A message that may have been in flight is checked
   // by each of its names, since it can be linked into several users' Maildirs.
   std::unordered_set<std::uint64_t> settled_;
-  std::unordered_set<std::uint64_t> taken_here_;  // inodes, in the Maildir that is being looked through
+  std::unordered_set<std::uint64_t> taken_here_;  // inodes, in the present Maildir
   std::vector<Witness> witnesses_;
-  std::vector<std::int64_t> births_s_;           // of the messages whose content is of before the parting
+  std::vector<std::int64_t> births_s_;           // of messages with content from before the split
   std::optional<std::int64_t> newest_before_s_;  // of the newest of them
 };
 
@@ -93,7 +93,7 @@ Status Extraction::check(const PlainFile& file) const {
 
 Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open,
                         const FileTimes& times, Kind kind) {
-  // Another name in the same Maildir is the same message. A mail user can make any number of them.
+  // Another name in the same Maildir is the same message. A mail user can make any number of names.
   if (taken_here_.contains(times.inode)) {
     ++report_.links;
     return {};

@@ -43,7 +43,7 @@ class LmtpTarget final : public Target {
   }
 
  private:
-  // This also ends a transaction that was refused in the middle.
+  // Also ends a transaction in which a command was refused.
   bool still_there() {
     auto reply = connection_->ask("RSET");
     return reply && reply->positive();

@@ -21,7 +21,7 @@ class LookUp {
   LookUp(int root, const std::string& maildir, const std::vector<ContentDigest>& wanted)
       : root_(root), maildir_(maildir), wanted_(wanted) {}
 
-  // Errc::conflict: a message went away between the listing and its reading.
+  // Errors: Errc::conflict (a message was moved or removed after the directory was listed).
   Status run() {
     Problems problems;
     TL_TRY_ASSIGN(std::vector<std::string> folders, list_folders(root_, maildir_, problems));
@@ -29,7 +29,7 @@ class LookUp {
       TL_TRY(walk_folder(
           root_, maildir_, folder, [&](int box, const MailFile& file) { return look_at(box, file); },
           problems));
-    // Links are not mail. An unreadable folder may contain the message.
+    // Symbolic links are ignored. An unreadable folder is an error, since it may contain the message.
     if (problems.first_unreadable()) return std::unexpected(*problems.first_unreadable());
     if (moved_)
       return fail(Errc::conflict, "messages in {} move while it is looked through", printable(maildir_));

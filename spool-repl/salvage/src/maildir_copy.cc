@@ -123,7 +123,7 @@ Status Copy::write_file(int dir, const std::string& name, const std::string& tex
   return done;
 }
 
-// Another process has made the folder meanwhile. Its content stays.
+// Removes the folder of this process, if another process has made the folder meanwhile.
 void Copy::remove_unfinished(int folder) {
   (void)ops_.remove(folder, mail::folder_mark);
   for (const char* name : mail::maildir_boxes) (void)::unlinkat(folder, name, AT_REMOVEDIR);
@@ -155,7 +155,7 @@ Status Copy::make_folder() {
   return ops_.sync(maildir_.get());
 }
 
-// Dovecot's lock of the file is also its next version.
+// Dovecot's lock file becomes the next version of the file.
 Status Copy::subscribe() {
   TL_TRY_ASSIGN(Fd lock, take_lock());
   Status done = write_subscriptions(lock.get());
@@ -163,7 +163,7 @@ Status Copy::subscribe() {
   return done;
 }
 
-// An old lock is of a process that has ended.
+// Creates the lock. A stale lock is removed, since its process has ended.
 Result<Fd> Copy::take_lock() {
   auto lock = ops_.create(maildir_.get(), mail::subscriptions_lock_name);
   if (lock || lock.error().sys != EEXIST) return lock;
@@ -175,7 +175,7 @@ Result<Fd> Copy::take_lock() {
   return ops_.create(maildir_.get(), mail::subscriptions_lock_name);
 }
 
-// An error leaves the lock.
+// After an error, the lock still exists.
 Status Copy::write_subscriptions(int lock) {
   std::string text;
   auto old = open_plain_file(maildir_.get(), mail::subscriptions_name);
@@ -214,7 +214,7 @@ Result<std::string> Copy::store(int content) {
   TL_TRY_ASSIGN(Fd tmp, open_directory(folder_.get(), "tmp"));
   TL_TRY_ASSIGN(Fd box, open_directory(folder_.get(), box_name));
   auto file = ops_.create(tmp.get(), base);
-  if (!file && file.error().sys == EEXIST) {  // of a run that ended here
+  if (!file && file.error().sys == EEXIST) {  // an earlier run has left the file
     TL_TRY(ops_.remove(tmp.get(), base));
     file = ops_.create(tmp.get(), base);
   }
@@ -247,7 +247,7 @@ class CopyTarget final : public Target {
   Sent deliver(const Message& message, const std::string&, int content) override {
     auto stored = Copy(root_, ops_, message).run(content);
     if (stored) return {Sent::End::delivered, *stored};
-    // The errors that concern all messages.
+    // These errors concern all messages.
     bool everybody = stored.error().sys == ENOSPC || stored.error().sys == EROFS;
     return {everybody ? Sent::End::away : Sent::End::failed, stored.error().message};
   }

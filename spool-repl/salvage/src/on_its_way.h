@@ -1,4 +1,4 @@
-// Which messages from before the parting may have been acknowledged after it.
+// Which messages from before the split may have been acknowledged after it.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,15 @@ struct Times {
   FileTime modified, changed, born;
 };
 
-// The limits that a Maildir gives for the time of the parting: after the birth of its newest message from
-// before, and before the first change of a message from after.
+// The limits that a Maildir gives for the time of the split: after the birth of its newest message from
+// before the split, and before the first change of a message from after the split.
 struct Witness {
   std::optional<std::int64_t> newest_birth_s, first_change_s;
 };
 
-// The change after the parting that contradicts the fewest Maildirs. Of several, the earliest, which makes
-// more messages uncertain. Null if ignoring all changes contradicts fewer. Mail users can make files from
-// old blocks at any time (reflink), and the blocks of an old file can be rewritten without a change
-// (defragmentation), but only in their own Maildirs, which are few of many.
+// The change after the split that contradicts the fewest Maildirs. Of several, the earliest, which makes more
+// messages uncertain. Empty if ignoring all changes contradicts fewer. A Maildir can be wrong: users can make
+// files from old blocks (reflink), or rewrite blocks without a change (defragmentation).
 inline std::optional<std::int64_t> first_credible_change(const std::vector<Witness>& witnesses) {
   std::vector<std::int64_t> births, changes;
   for (const Witness& w : witnesses) {
@@ -45,7 +44,7 @@ inline std::optional<std::int64_t> first_credible_change(const std::vector<Witne
   return best;
 }
 
-// The newest birth before the first change after the parting. If all are later, the clock was set, and the
+// The newest birth before the first change after the split. If all are later, the clock was set, and the
 // newest birth is used.
 inline std::optional<std::int64_t> newest_birth(const std::vector<std::int64_t>& births_s,
                                                 std::optional<std::int64_t> first_change_s) {
@@ -56,11 +55,10 @@ inline std::optional<std::int64_t> newest_birth(const std::vector<std::int64_t>&
   return *std::max_element(births_s.begin(), births_s.end());
 }
 
-// A message is stored in tmp/, made durable, renamed into new/, and acknowledged. So a message with content
-// from before the parting and an acknowledgement from after it was born shortly before `newest_before_s`,
-// the birth of the newest message from before (or is this message). It was renamed later, which its change
-// time shows. Messages that were acknowledged before the parting were renamed before it too: most have an
-// older change time.
+// A message is stored in tmp/, made durable, renamed into new/, and acknowledged. If the split came before
+// the acknowledgement, the message was not born long before `newest_before_s`, the birth of the newest
+// message from before the split. Its rename came later, which its change time shows. Most messages that were
+// acknowledged before the split have an older change time.
 //
 // `slack`: the directory's sync is between the rename and the acknowledgement, and newer messages may be
 // born in this time.

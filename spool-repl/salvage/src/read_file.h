@@ -1,4 +1,4 @@
-// Reads a file from its begin, in pieces.
+// Reads a file from its start, in pieces.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // Time as an interface: only the implementation of a Clock reads the system's clock, so that the simulator
-// decides what time it is.
+// can replace it.
 #pragma once
 
 #include <chrono>

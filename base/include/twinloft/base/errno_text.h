@@ -1,4 +1,4 @@
-// What errno(3) means, in words.
+// The text of an errno(3).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // XXH3-128, a hash of 128 bits, of a whole buffer or of pieces. It is not cryptographic: it detects
-// accidents, and no attack.
+// accidental changes, but no attacks.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
-// JSON (RFC 8259) by Boost.JSON, which is used as headers: json.cc compiles it, and this header is the only
-// way to it.
+// JSON (RFC 8259) by Boost.JSON, which is used as headers: json.cc compiles it. Include this header in place
+// of those of Boost.
 #pragma once
 
 #ifndef BOOST_JSON_STANDALONE
-#define BOOST_JSON_STANDALONE 0  // which Boost's headers ask for, and -Wundef wants to be defined
+#define BOOST_JSON_STANDALONE 0  // Boost's headers test it, and -Wundef needs a definition
 #endif
 #include <boost/json.hpp>
 #include <optional>
@@ -16,15 +16,15 @@ namespace twinloft {
 
 namespace json = boost::json;
 
-// Errc::corrupt, with what is wrong, where it is not one JSON object.
+// Errors: Errc::corrupt (the text is not a single JSON object).
 Result<json::object> parse_object(std::string_view text);
-// Numbers only; nullopt for negative ones, fractions and everything else.
+// nullopt: negative, a fraction, or not a number.
 std::optional<std::uint64_t> unsigned_of(const json::value& v);
 
-// A member a line, indented, in the order of the members, and a line feed at the end: for files that people
-// look at too. Numbers that are not finite are null.
+// One member on each line, indented, in the order of the members, with a line feed at the end. For files that
+// people read too. Numbers that are not finite become null.
 std::string indented_json(const json::value& value);
-// As text, what need not be UTF-8, such as the name of a file: each byte is the character of that number.
+// Converts bytes that may not be UTF-8, such as a file name: each byte becomes the character of its number.
 std::string json_text(std::string_view bytes);
 
 }  // namespace twinloft

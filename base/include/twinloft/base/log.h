@@ -1,9 +1,9 @@
 // Log lines in logfmt on standard error: `level=info prog=lmtpd msg="..." key=value`.
 //
 // A line is one write(2), so lines of several threads and processes do not mix. Values are quoted and control
-// bytes escaped: what a peer sent cannot forge a line. In a service no thread waits for the log's reader (a
-// terminal, a pipe, the journal): see LogWriter and log_never_wait(). Without them a line is written at once,
-// and waits.
+// bytes are escaped, so bytes of a peer cannot forge a line. The threads of a service do not wait for the
+// log's reader (a terminal, a pipe, the journal): see LogWriter and log_never_wait(). Without them, a line is
+// written at once, and the caller waits for the reader.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,21 +22,21 @@ struct LogField {
   std::string value;
 };
 
-void log_set_program(std::string_view name);  // empty: lines are for a person at a terminal, "warning: ..."
+void log_set_program(std::string_view name);  // empty: lines for a terminal, "warning: ..."
 void log_set_level(LogLevel lowest_shown);
 bool log_shows(LogLevel level);
 void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// For this process, and for those that it forks: a line that the reader does not take at once is dropped. The
-// next line that is taken stands behind a line that says how many are missing.
+// In this process and its forks, drops each line for which the reader has no room now. Before the next
+// written line, another line reports the number of dropped lines.
 void log_never_wait();
 
-inline constexpr std::size_t log_queue_bytes_max = 1u << 20;  // that wait for the writer; what comes then is
-                                                              // dropped and counted
+inline constexpr std::size_t log_queue_bytes_max = 1u << 20;  // of waiting lines; further lines are dropped
+                                                              // and counted
 
-// While it lives, lines of this process are written by a thread of its own, in their order. One at a time. A
-// forked process has no such thread: there it is as after log_never_wait(). The destructor gives what waits a
-// few seconds to get out.
+// While it exists, a separate thread writes this process's lines, in their order. At most one object exists.
+// A forked process does not have the thread, and its log behaves as after log_never_wait(). The destructor
+// waits at most two seconds for the remaining lines.
 class LogWriter {
  public:
   LogWriter();
@@ -45,8 +45,8 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
 };
 
-// Before _exit() and abort(): waits until the writer's thread has written what it has, at most two seconds.
-// Takes no lock.
+// Call it before _exit() and abort(): waits until the writer's thread has written its lines, at most two
+// seconds. Takes no lock.
 void log_settle();
 
 template <class... Args>

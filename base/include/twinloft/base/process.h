@@ -1,4 +1,4 @@
-// Parts of starting a child process and of seeing its end, for those that fork. base/program.h runs a program
+// Functions for code that calls fork(2): start of a child process, and its end. base/program.h runs a program
 // to its end.
 #pragma once
 
@@ -13,19 +13,19 @@
 
 namespace twinloft {
 
-// A pipe whose ends are closed at an exec.
+// A pipe with close-on-exec ends.
 struct PipeEnds {
   Fd read, write;
 };
 Result<PipeEnds> make_pipe();
-// What comes until the other end is closed. Errc::exhausted beyond `limit` bytes.
+// Reads until the other end is closed. Errors: Errc::exhausted (more than `limit` bytes).
 Result<std::string> read_to_end(int fd, std::size_t limit);
 
-// Pointers to the texts and a null, as execve(2) takes arguments and environment. Valid while `texts` is
-// unchanged.
+// Pointers to the texts and a null pointer, as execve(2) needs them. Valid while `texts` is unchanged.
 std::vector<char*> exec_pointers(const std::vector<std::string>& texts);
 
-// In the child, before execve(2), which keeps ignored and blocked signals: default actions, and none blocked.
+// Sets all signals to their default actions, and blocks none. Call it in the child before execve(2), which
+// keeps ignored and blocked signals.
 void reset_signals();
 
 // Blocks until the child has ended. Returns its status, as of waitpid(2). 0: unknown, since SIGCHLD is

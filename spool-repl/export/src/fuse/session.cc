@@ -48,7 +48,7 @@ State::~State() {
   TL_CHECK_MSG(in_target == 0, "a FUSE export goes while the target holds its requests");
   unwatch();
   if (session != nullptr) {
-    fuse_session_unmount(session);  // closes /dev/fuse; the mount itself is gone by now
+    fuse_session_unmount(session);  // closes /dev/fuse; the file is already unmounted
     fuse_session_destroy(session);
   }
   std::free(input.mem);
@@ -59,7 +59,7 @@ Status State::mount() {
   fuse_set_log_func(log_for_libfuse);
   TL_TRY(prepare_mount_point(path));
   if (::stat(path.c_str(), &underlying) != 0) return fail_errno(errno, "fuse: mount point {}", path);
-  // noatime spares an attribute change per read; max_read must say the same as init does.
+  // noatime avoids an attribute change for each read. max_read must equal the value of the init operation.
   std::string mount_options = fmt::format("fsname=twinloft,subtype=twinloft,noatime,nosuid,nodev,max_read={}",
                                           ports::io_max_length);
   std::string words[] = {"spool-repl", "-o", mount_options};

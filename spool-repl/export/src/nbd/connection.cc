@@ -15,8 +15,8 @@ using stream::Stream;
 
 namespace {
 constexpr std::size_t input_bytes = 64 << 10;
-constexpr int reads_per_turn = 16;                        // of one connection, before others get theirs
-constexpr std::uint32_t direct_payload_bytes = 16 << 10;  // from here on payload is received straight into
+constexpr int reads_per_turn = 16;                        // of a connection, before others get their turn
+constexpr std::uint32_t direct_payload_bytes = 16 << 10;  // from this size, payload is received directly into
                                                           // its buffers
 constexpr std::size_t max_iovecs = 256;
 }  // namespace
@@ -54,7 +54,7 @@ void Connection::close() {
   stream_->close();
   for (Slot* slot : replies_) release(*slot);
   replies_.clear();
-  // A write that has not arrived as a whole never reaches the target.
+  // A write with incomplete payload never reaches the target.
   if (receiving_ != nullptr) release(*std::exchange(receiving_, nullptr));
   if (in_target_ == 0) server_.finished(*this);
 }
@@ -79,7 +79,7 @@ void Connection::on_readable() {
     if (!read_some()) return;
 }
 
-// Large payload goes straight to its buffers, with what follows it behind in the input buffer.
+// Receives large payload directly into its buffers, and the bytes after it into the input buffer.
 bool Connection::read_some() {
   iovec iov[max_parts + 1];
   std::size_t count = 0;
@@ -98,12 +98,12 @@ bool Connection::read_some() {
     on_payload({});
   }
   if (phase_ != Phase::closed && got > placed) on_input(ByteSpan(input_).first(got - placed));
-  // Less was all that there is, and the loop tells of more. But where a request has begun, the rest is on its
-  // heels.
+  // After a short read, the loop reports further bytes. But the rest of an incomplete write usually follows
+  // at once, so the next read does not wait for the loop.
   return got == room || receiving_ != nullptr;
 }
 
-// How many bytes of payload may be received in place.
+// Returns the number of payload bytes that are received in place.
 std::uint32_t Connection::add_payload_buffers(iovec* iov, std::size_t& count) const {
   if (receiving_ == nullptr || receiving_->part_count == 0 || reader_.payload_left() < direct_payload_bytes)
     return 0;
@@ -131,7 +131,7 @@ void Connection::on_input(ByteSpan in) {
 
 void Connection::negotiate(ByteSpan& in) {
   handshake_.consume(in, control_out_);
-  // One who asks and never reads the answers would have them pile up here.
+  // Limits the memory of a client that does not read the replies.
   if (control_out_.size() > (1u << 20)) return protocol_error("replies are not read");
   switch (handshake_.state()) {
     case Handshake::State::negotiating:
@@ -179,7 +179,7 @@ void Connection::serve(ByteSpan in) {
   }
 }
 
-// There is room again: takes the request that waited, and what came behind it.
+// There is room again: takes the waiting request, and the input after it.
 void Connection::resume() {
   while (paused_ && phase_ == Phase::serving) {
     if (!admit()) return;
@@ -237,7 +237,7 @@ bool Connection::take_buffers(Slot& slot) {
   return true;
 }
 
-// `piece` has been taken from the stream; empty if it was received in place.
+// piece: was removed from the input. Empty: the payload was received in place.
 void Connection::on_payload(ByteSpan piece) {
   Slot& slot = *receiving_;
   if (slot.part_count > 0 && !piece.empty()) {
@@ -289,7 +289,7 @@ void Connection::submit(Slot& slot) {
     slot.part_count = 1;
     slot.parts[0].io.length = r.length;
   }
-  // One flush behind the pieces is cheaper than a flush for each; and a trim has no FUA of its own.
+  // One flush after all parts is cheaper than FUA for each part. A trim has no FUA.
   bool one_piece = slot.part_count == 1 && op != ports::IoOp::trim;
   slot.flush_after = writes && r.fua() && !one_piece;
   slot.parts_left = slot.part_count;
@@ -417,8 +417,8 @@ void Connection::flush() {
   if (phase_ != Phase::closed) update_interest();
 }
 
-// Closes a draining connection once everything is answered. When the server stops, the client gets to read
-// its last replies first: closing a socket with unread input would throw them away.
+// Closes a draining connection once everything is answered. If the server stops, the client can read its last
+// replies first: closing a socket with unread input would discard them.
 void Connection::after_output() {
   if (phase_ != Phase::draining || in_target_ > 0 || output_pending()) return;
   if (!server_.stopping_ || input_ended_) return close();
@@ -428,7 +428,7 @@ void Connection::after_output() {
 void Connection::stop() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::negotiating) return close();
-  // What has arrived so far is answered; `stopping_` makes that ESHUTDOWN.
+  // Received requests are answered, with ESHUTDOWN since the server is stopping.
   if (phase_ == Phase::serving) on_readable();
   if (phase_ == Phase::serving) flush();
   if (phase_ == Phase::closed) return;
@@ -440,7 +440,7 @@ void Connection::stop() {
 
 void Connection::update_interest() {
   unsigned wanted = 0;
-  // Draining reads on only to see the end of the input; see after_output().
+  // While draining, it reads only to detect the end of the input; see after_output().
   if (!input_ended_ && !paused_ && (phase_ != Phase::draining || write_side_shut_))
     wanted |= Stream::readable;
   if (output_blocked_ && output_pending()) wanted |= Stream::writable;

@@ -1,11 +1,11 @@
-// One NBD client: its stream, its requests in flight, its replies on the way out.
+// An NBD client: its stream, its requests in flight, and its replies.
 //
 //   negotiating -> serving -> draining -> closed
 //        \________________________________^
 //
-// Draining means that nothing more is read as requests: the client disconnected, or its input ended, or the
-// server stops. What the target has is finished and answered as far as the client still listens. A closed
-// connection lives on until the target has given back its last request.
+// Draining: no more requests are read, since the client has disconnected, its input has ended, or the server
+// stops. Requests at the target are completed, and answered while the client reads. A closed connection is
+// destroyed once the target has completed its last request.
 #pragma once
 
 #include <sys/uio.h>
@@ -33,8 +33,8 @@ class Connection {
   bool is_closed() const { return phase_ == Phase::closed; }
   unsigned in_target() const { return in_target_; }
 
-  std::string address;  // the server's: of the client, empty for a Unix socket
-  bool dirty = false;   // the server's: it is in the list of those to flush
+  std::string address;  // for the server: of the client; empty for a Unix socket
+  bool dirty = false;   // for the server: the connection is in the list for the next flush
 
  private:
   enum class Phase { negotiating, serving, draining, closed };
@@ -44,14 +44,14 @@ class Connection {
     ports::IoRequest io;
     exports::Buffer buffer;
   };
-  // A request from its header's arrival until its reply is sent.
+  // A request, from the arrival of its header until its reply is sent.
   struct Slot {
     Connection* connection = nullptr;
     Request request;
     std::array<Part, max_parts> parts;
     unsigned part_count = 0;
-    unsigned parts_left = 0;       // with the target
-    std::uint32_t data_bytes = 0;  // counted against the connection's bound
+    unsigned parts_left = 0;       // at the target
+    std::uint32_t data_bytes = 0;  // its part of the connection's data_bytes_
     int error = 0;
     WireError refused = WireError::none;
     bool flush_after = false;
@@ -61,14 +61,14 @@ class Connection {
   void on_opened(Status opened);
   void on_ready(unsigned ready);
   void on_readable();
-  bool read_some();  // false: nothing more to read now
+  bool read_some();  // false: read no more in this turn
   std::uint32_t add_payload_buffers(iovec* iov, std::size_t& count) const;
   void on_input(ByteSpan in);
   void on_end_of_input();
   void negotiate(ByteSpan& in);
   void begin_serving();
   void serve(ByteSpan in);
-  bool admit();  // false: no room for the request at hand
+  bool admit();  // false: there is no room for the present request
   void on_payload(ByteSpan piece);
   void copy_payload(Slot& slot, std::uint32_t at, ByteSpan piece);
   void resume();
@@ -102,15 +102,15 @@ class Connection {
   RequestReader reader_;
   bool paused_ = false;            // reader_.request() waits for room
   Slot* receiving_ = nullptr;      // the write whose payload is arriving
-  std::vector<std::byte> input_;   // what read() is given
-  std::vector<std::byte> unread_;  // input left over while paused
+  std::vector<std::byte> input_;   // the buffer of read()
+  std::vector<std::byte> unread_;  // the input after a request that waits for room
 
   std::vector<Slot> slots_;
   std::vector<Slot*> free_slots_;
   std::size_t data_bytes_ = 0;
   unsigned in_target_ = 0;  // IoRequests that the target holds
   std::deque<Slot*> replies_;
-  std::size_t out_sent_ = 0;  // bytes of what is first in line that are sent already
+  std::size_t out_sent_ = 0;  // the sent bytes of control_out_, or else of the first reply
 };
 
 }  // namespace twinloft::repl::nbd

@@ -25,8 +25,8 @@ void Handshake::greet(std::vector<std::byte>& out) const {
 }
 
 std::uint16_t Handshake::transmission_flags() const {
-  // MULTI_CONN: one target stands behind all connections, and its flush covers whatever completed on any of
-  // them. FAST_ZERO: zeroes are extents without payload, never slower than writing.
+  // MULTI_CONN: all connections have the same target, so a flush covers the completed requests of all of
+  // them. FAST_ZERO: zeros are extents without payload, and never slower than a write.
   std::uint16_t flags = flag_has_flags | flag_send_flush | flag_send_fua | flag_send_trim |
                         flag_send_write_zeroes | flag_can_multi_conn | flag_send_cache | flag_send_fast_zero;
   if (structured_) flags |= flag_send_df;
@@ -40,7 +40,7 @@ void Handshake::consume(ByteSpan& in, std::vector<std::byte>& out) {
   }
 }
 
-// True once all that the stage waits for is there.
+// True once all bytes of the stage have arrived.
 bool Handshake::gather(ByteSpan& in) {
   if (stage_ == Stage::skipping) {
     std::size_t n = std::min(skip_, in.size());
@@ -151,7 +151,7 @@ void Handshake::on_list(std::vector<std::byte>& out) {
 }
 
 void Handshake::on_info_or_go(std::vector<std::byte>& out) {
-  // 32 bits of name length, the name, 16 bits of count, as many 16-bit information requests.
+  // A name length of 32 bits, the name, a count of 16 bits, and as many information requests of 16 bits.
   constexpr std::string_view malformed = "the option's lengths do not fit together";
   if (have_.size() < 6) return reply_error(out, OptionReply::err_invalid, malformed);
   std::size_t name_bytes = load_be<std::uint32_t>(have_.data());
@@ -171,7 +171,7 @@ void Handshake::on_info_or_go(std::vector<std::byte>& out) {
   put(data, *size);
   put(data, transmission_flags());
   reply(out, OptionReply::info, data);
-  // Sent whether asked for or not: what the server can do does not depend on the question.
+  // Also sent without a request for it, since the limits apply to every client.
   data.clear();
   put(data, static_cast<std::uint16_t>(Info::block_size));
   put(data, min_block_bytes);

@@ -60,7 +60,7 @@ std::uint16_t allowed_flags(Command command) {
     case Command::write_zeroes:
       return command_fua | command_no_hole | command_fast_zero;
     default:
-      return command_fua;  // the specification has FUA accepted everywhere
+      return command_fua;  // the specification allows FUA for every command
   }
 }
 

@@ -45,7 +45,7 @@ Server::~Server() {
     loop_.unwatch(listener->fd.get());
     listener->file.remove();
   }
-  connections_.clear();  // their destructors check that the target holds nothing of theirs
+  connections_.clear();  // the destructors check that the target has no requests of them
   gone_.clear();
 }
 
@@ -84,7 +84,7 @@ Status Server::listen_unix(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "nbd: socket for {}", path);
-  ::fchmod(fd.get(), 0600);  // before bind(): the socket file is never more open than that
+  ::fchmod(fd.get(), 0600);  // before bind(), so that the socket file never has more permissions
   auto place = look_at_socket_place(path);
   if (!place) return fail(place.error().code, "nbd: cannot listen on {}", place.error().message);
   if (*place == SocketPlace::stale) ::unlink(path.c_str());
@@ -104,7 +104,7 @@ Status Server::add_listener(Fd fd, const std::string& name, SocketFile file) {
 
 namespace {
 
-// What is counted as one client: an IPv4 address, or the IPv6 network of a site.
+// The address by which connections are counted: an IPv4 address, or the /64 network of an IPv6 address.
 std::string client_address(const sockaddr_storage& from) {
   char text[INET6_ADDRSTRLEN] = "";
   if (from.ss_family == AF_INET)
@@ -146,7 +146,7 @@ void Server::on_accept(Listener& listener) {
   }
 }
 
-// Out of descriptors or memory: the listener stays ready, so look again only after a while.
+// The process lacks descriptors or memory. The listener stays ready, so a pause avoids a busy loop.
 void Server::pause_accepting(Listener& listener) {
   log_warning("nbd: {}: cannot accept connections for now: {}", listener.name, std::strerror(errno));
   loop_.change(listener.fd.get(), 0);
@@ -238,7 +238,7 @@ void Server::stop(std::function<void()> stopped) {
   listeners_.clear();
   std::vector<Connection*> all;
   for (auto& entry : connections_) all.push_back(entry.first);
-  for (Connection* c : all) c->stop();  // frees none before the next turn
+  for (Connection* c : all) c->stop();  // connections are destroyed in a later turn
   stop_timer_ = loop_.after(options_.stop_timeout, [this] {
     stop_timer_ = 0;
     std::vector<Connection*> late;

@@ -143,7 +143,7 @@ Status Device::await_char() {
       char_device = std::move(*opened);
       return {};
     }
-    // udev may be looking at it.
+    // udev may have the device open.
     bool may_come = opened.error().code == Errc::not_found || opened.error().code == Errc::unavailable;
     if (!may_come || i == node_pauses || give_up) return std::unexpected(opened.error());
     driver_->pause();

@@ -28,7 +28,7 @@ class Queue {
   virtual uapi::IoDescriptor descriptor(unsigned tag) const = 0;            // a copy; tag < depth
   virtual void push(std::uint32_t op, const uapi::IoCommand& command) = 0;  // at most one for each tag at
                                                                             // a time
-  virtual int submit() = 0;  // submits the pushed commands. 0, or -errno: they have to be submitted again
+  virtual int submit() = 0;  // submits the pushed commands. 0, or -errno: submit them again
   virtual std::size_t reap(std::span<Completion> out) = 0;
 };
 

@@ -34,8 +34,8 @@ class VolumeRunner {
   // After wait(): whether it has ended by itself, and the reason.
   bool failed() const;
   std::string failure() const;
-  // It was demoted, or another replica was promoted. At its next start it is secondary, for every `role` of
-  // the configuration.
+  // The volume was demoted, or another replica was promoted. At its next start, the volume is secondary, also
+  // with `role = "primary"`.
   bool stands_down() const;
   // Changes the addresses of the peers and the secret for their next connections. From any thread, while the
   // volume is served.

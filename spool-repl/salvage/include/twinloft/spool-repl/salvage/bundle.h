@@ -16,7 +16,7 @@
 
 namespace twinloft::repl::salvage {
 
-// The parting of the histories, for information alone. Zero: unknown.
+// The split: where the writes of both replicas begin to differ. For information alone. Zero: unknown.
 struct Parting {
   std::uint32_t loser = 0;  // the replica of the mail
   std::uint64_t lsn = 0;    // the last common LSN
@@ -33,8 +33,8 @@ struct ExtractProblem {
 };
 
 enum class Kind : std::uint8_t {
-  after,      // its content dates from after the parting
-  uncertain,  // from before it; it may have been acknowledged after it
+  after,      // its content was written after the split
+  uncertain,  // its content was written before the split; it may have been acknowledged afterwards
 };
 
 struct Message {
@@ -80,7 +80,7 @@ class BundleWriter {
   struct Added {
     std::uint64_t bytes = 0;
     Sha256 file, content;
-    std::optional<Error> unreadable;  // the source could not be read, and nothing of it is kept
+    std::optional<Error> unreadable;  // the source could not be read, and no part of it is kept
   };
   // Copies at most `bytes` of an open file to messages/NUMBER. Errors: of the bundle.
   Result<Added> add(int source, std::uint64_t number, std::uint64_t bytes);

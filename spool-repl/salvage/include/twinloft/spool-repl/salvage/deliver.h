@@ -24,8 +24,8 @@ enum class Fate : std::uint8_t {
   already_there,    // the winner has the content in one of the user's folders
   done_before,      // by the ledger
   copy_of_another,  // the bundle has the same content for the same user, which is delivered once
-  left_deleted,     // may have been in flight at the parting; the winner had it, and deleted it
-  left_uncertain,   // may have been in flight at the parting, and such mail is not delivered
+  left_deleted,     // may have been in flight at the split; the winner had it, and it was deleted there
+  left_uncertain,   // may have been in flight at the split, and such mail is not delivered
   would_deliver,    // a dry run
   deferred,         // refused temporarily: run it again
   refused,          // refused permanently
@@ -47,7 +47,7 @@ struct MessageFate {
 struct DeliverOptions {
   std::string domain;  // for users without a domain in the layout: "ann" is ann@domain
   bool dry_run = false;
-  bool uncertain = true;  // false: leave mail that may have been in flight at the parting
+  bool uncertain = true;  // false: leave mail that may have been in flight at the split
   // true: do not check the spool's marker, and whether the spool is the loser's
   bool any_spool = false;
 };

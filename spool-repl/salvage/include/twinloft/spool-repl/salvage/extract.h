@@ -1,4 +1,4 @@
-// Extracts the mail that arrived on a losing replica after the parting of the histories into a bundle.
+// Extracts the mail that arrived on the losing replica after the split into a bundle.
 //
 // The tree is the file system of the losing replica, on which mail users may have had a shell. No symbolic
 // link is followed, and only plain files are opened. Files that cannot be taken are reported by name, and all
@@ -20,7 +20,7 @@
 
 namespace twinloft::repl::salvage {
 
-// Whether any block of the file's content was written after the parting. fd: read-only, of a plain file of
+// Whether any block of the file's content was written after the split. fd: read-only, of a plain file of
 // the tree; its offset may be changed. Errors: the file is reported and not taken, and the extraction
 // continues.
 using WrittenAfterParting = std::function<Result<bool>(int fd)>;
@@ -33,9 +33,9 @@ struct ExtractOptions {
                        // other content is refused
   Uuid volume;
   Parting parting;
-  // A message that was written just before the parting may have been acknowledged just after it. The
-  // reference is the newest message from before the parting. A message is also taken, as uncertain, if it was
-  // created within this time before the reference, and renamed after the birth of the reference.
+  // A message that was written just before the split may have been acknowledged just after it. The reference
+  // is the newest message from before the split. A message is also taken, as uncertain, if it was created
+  // within this time before the reference, and renamed after the birth of the reference.
   std::chrono::seconds window{300};
   // A message is renamed, and acknowledged once its directory is durable. On a slow disk this takes seconds,
   // in which newer messages may be born. So a rename within this time before the reference's birth counts as
@@ -50,15 +50,15 @@ struct ExtractOptions {
 struct ExtractReport {
   std::uint64_t maildirs = 0;            // of users, without their folders
   std::uint64_t looked_at = 0;           // messages in new/ and cur/
-  std::uint64_t after = 0;               // taken: written after the parting
-  std::uint64_t uncertain = 0;           // taken: may have been in flight at the parting
-  std::uint64_t before = 0;              // left: older than the parting
+  std::uint64_t after = 0;               // taken: written after the split
+  std::uint64_t uncertain = 0;           // taken: may have been in flight at the split
+  std::uint64_t before = 0;              // left: older than the split
   std::uint64_t links = 0;               // left: other names of taken files in the same Maildir
   std::uint64_t in_tmp = 0;              // left: files in tmp/, which were never acknowledged
   std::uint64_t bytes = 0;               // of all taken files
   std::vector<ExtractProblem> problems;  // not empty: mail may be missing from the bundle
-  std::optional<WallTime> first_after;  // when the first message after the parting was stored, by the loser's
-                                        // clock
+  std::optional<WallTime> first_after;   // when the first message after the split was stored, by the loser's
+                                         // clock
 };
 
 struct ExtractProgress {
