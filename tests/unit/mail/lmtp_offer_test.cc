@@ -13,7 +13,7 @@ TEST(LmtpOffer, IsReadWhateverItsCase) {
   EXPECT_TRUE(offer.xforward.empty());
 }
 
-// A server may call itself what it likes.
+// The name in a server's greeting may be any text.
 TEST(LmtpOffer, TheGreetingOffersNothing) {
   EXPECT_FALSE(read_offer({"8BITMIME"}).eight_bit_mime);
   EXPECT_FALSE(read_offer({"8BITMIME", "", "X8BITMIME"}).eight_bit_mime);

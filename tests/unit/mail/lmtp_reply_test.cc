@@ -5,7 +5,7 @@
 namespace twinloft::mail {
 namespace {
 
-// The same replies for any split.
+// Checks that every split gives the same replies.
 std::vector<LmtpReply> parsed(std::string_view input) {
   std::vector<LmtpReply> whole, trickled;
   LmtpReplyParser at_once, byte_by_byte;

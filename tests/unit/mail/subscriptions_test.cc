@@ -16,7 +16,7 @@ TEST(Subscriptions, ANewFileIsOfVersion2) {
 TEST(Subscriptions, EachVersionKeepsItsForm) {
   EXPECT_EQ(added("V\t2\n\nA\n", ".Lists.Dev"), "V\t2\n\nA\nLists\tDev\n");
   EXPECT_EQ(added("A\n", ".Lists.Dev"), "A\nLists.Dev\n");
-  EXPECT_EQ(added("A", ".B"), "A\nB\n");  // the last line is kept apart
+  EXPECT_EQ(added("A", ".B"), "A\nB\n");  // the unfinished last line is kept as its own line
   EXPECT_EQ(added("V\t2", ".Lists.Dev"), "V\t2\nLists\tDev\n");
 }
 
@@ -32,7 +32,7 @@ TEST(Subscriptions, ALockIsStaleAfter30Seconds) {
   constexpr std::int64_t now = 1'700'000'000;
   for (std::int64_t age : {0, 30, -30}) EXPECT_FALSE(is_stale_lock(now - age, now)) << age;
   for (std::int64_t age : {31, 3600, -31, -3600}) EXPECT_TRUE(is_stale_lock(now - age, now)) << age;
-  EXPECT_TRUE(is_stale_lock(INT64_MIN, now));  // a time that a user has set
+  EXPECT_TRUE(is_stale_lock(INT64_MIN, now));  // any user can set such a time
   EXPECT_TRUE(is_stale_lock(INT64_MAX, now));
 }
 

@@ -20,7 +20,7 @@ class AccountTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
   void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
-  // The error of reading it all, or "".
+  // Reads the whole account. Returns the error, or "".
   std::string read_error() {
     auto reader = AccountReader::open(path_);
     if (!reader) return reader.error().message;

@@ -1,5 +1,5 @@
-// An LMTP server for tests, in this process, that misbehaves on request. It stores into Maildirs below a
-// directory: domain/user/Maildir/new.
+// An LMTP server in the test's process. It misbehaves on request, and stores into Maildirs below a directory:
+// domain/user/Maildir/new.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@
 namespace twinloft::mailbench {
 
 struct FakeMessage {
-  std::uint64_t ordinal = 0;            // counts all messages of the server from 0
+  std::uint64_t ordinal = 0;            // the number of the message, from 0
   std::vector<std::string> recipients;  // the accepted ones
-  std::string text;                     // CRLF, stuffing removed
+  std::string text;                     // with CRLF, after dot-unstuffing
 };
 
 struct Plan {
-  std::string replies;      // after the dot, all of them
-  std::vector<bool> store;  // by recipient
+  std::string replies;      // all replies after the final dot
+  std::vector<bool> store;  // one for each recipient
   bool close = false;       // after the replies
 };
 
@@ -29,7 +29,7 @@ class FakeServer {
  public:
   struct Behaviour {
     bool pipelining = true;
-    bool bytewise = false;  // every reply one byte a segment
+    bool bytewise = false;  // each byte of a reply in its own segment
     std::function<Plan(const FakeMessage&)> on_message = accept_all;
     std::function<std::string(const std::string& address)> on_recipient = [](const std::string&) {
       return "250 ok\r\n";

@@ -1,4 +1,4 @@
-// Whole load runs against a server in this process that misbehaves, each followed by the proof.
+// Whole load runs against a misbehaving server in this process, each followed by the verification.
 #include "twinloft/mailbench/load.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST_F(LoadTest, MultiLineRepliesAndDeferralsAreMatchedInOrder) {
 TEST_F(LoadTest, RetryRepeatsOnlyWhatIsNotSettled) {
   FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
                       Plan plan = accept_all(m);
-                      if (m.recipients.size() == 1) return plan;  // the repetition
+                      if (m.recipients.size() == 1) return plan;  // the repetition of the message
                       plan.replies = "451 4.3.0 later\r\n250 ok\r\n550 5.1.1 never\r\n";
                       plan.store = {false, true, false};
                       return plan;
@@ -166,7 +166,8 @@ TEST_F(LoadTest, RefusedAtRcpt) {
   EXPECT_TRUE(verify().good());
 }
 
-// Stores the message, acknowledges the first recipient, and is gone: the second may be there or not.
+// The server stores the message, acknowledges the first recipient and disconnects. The second copy is
+// allowed, but not required.
 TEST_F(LoadTest, ClosesAmidTheReplies) {
   FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
                       Plan plan = accept_all(m);
@@ -263,12 +264,13 @@ TEST_F(LoadTest, NobodyListens) {
   auto result = run_load(o);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Errc::unavailable);
-  // Nothing was sent: the next try may use the same account.
+  // No message was sent, so the next run may use the same account.
   FakeServer server(spool(), {});
   EXPECT_TRUE(run_load(options(server, 4)));
 }
 
-// A server that says 250 and throws every seventh message away: the proof must fail, and name exactly those.
+// The server answers 250, but discards every seventh message. The verification must fail, and name exactly
+// these messages.
 TEST_F(LoadTest, ALiarIsFoundOut) {
   FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
                       Plan plan = accept_all(m);
@@ -288,12 +290,12 @@ TEST_F(LoadTest, OpenLoopSendsAtItsRateAndMeasuresFromWhenItWasDue) {
   o.schedule.rate = 2000;
   LoadResult r = load(o);
   EXPECT_EQ(last(r, Outcome::acknowledged), 40u);
-  // The last message was due 19.5 ms after the start: the run cannot have been shorter.
+  // The last message was due 19.5 ms after the start, so the run took at least that long.
   EXPECT_GE(r.stats.window, Duration(19ms));
   EXPECT_TRUE(verify().good());
 }
 
-// For example, the terminal is gone: the results until then are reported, and the account is complete.
+// For example, the terminal has gone. The results so far are reported, and the account is complete.
 TEST_F(LoadTest, AHangupEndsARunInGoodOrder) {
   for (int number : {SIGHUP, SIGINT, SIGTERM}) {
     std::filesystem::remove(directory_ + "/account");

@@ -27,7 +27,7 @@ std::string as_sent(const Message& m) {
   return out + m.tail;
 }
 
-// What a server makes of it: ends at the dot, removes the stuffing (RFC 5321 section 4.5.2).
+// The message as a server receives it: up to the dot, and without stuffing (RFC 5321 section 4.5.2).
 std::string as_received(const std::string& sent) {
   std::string out;
   for (std::size_t at = 0;;) {
@@ -57,7 +57,7 @@ std::string with_lf(std::string text) {
 TEST(Message, HasExactlyTheSizeAskedFor) {
   auto users = Users::from_format("u%u@example.org", 1, 10);
   ASSERT_TRUE(users);
-  TextBlock block(5, 1 << 14);  // small: messages wrap around it
+  TextBlock block(5, 1 << 14);  // a small block, so that messages wrap around
   for (int size : {1000, 1001, 1002, 1003, 4096, 16384, 65536, 100001}) {
     MessageFactory factory(settings(std::to_string(size).c_str()), *users, block);
     Message m;
@@ -106,8 +106,8 @@ TEST(Message, IsAFunctionOfSeedAndNumber) {
   EXPECT_NE(from_a.digest, from_b.digest);
 }
 
-// The generator's state grows by a constant with each draw: messages whose states are so far apart would draw
-// the same, one behind the other.
+// The generator's state grows by a constant with each draw. Messages with states at a multiple of this
+// distance would draw the same values.
 TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
   auto users = Users::from_format("u%u@example.org", 1, 1000);
   ASSERT_TRUE(users);
@@ -121,7 +121,7 @@ TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
     for (const auto& recipient : one.recipients)
       common += static_cast<std::size_t>(std::ranges::count(next.recipients, recipient));
   }
-  EXPECT_LT(common, 200u);  // 80 are to be expected
+  EXPECT_LT(common, 200u);  // 80 are expected
 }
 
 TEST(Message, RecipientsAreDifferentAndSpread) {

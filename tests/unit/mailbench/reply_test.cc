@@ -5,7 +5,7 @@
 namespace twinloft::mailbench {
 namespace {
 
-// All replies in `text`, fed in pieces of `step` bytes; an error ends the list with its message.
+// All replies in `text`, fed in pieces of `step` bytes. After an error, its message is the last entry.
 std::vector<std::string> parse(std::string_view text, std::size_t step) {
   ReplyParser parser;
   std::vector<std::string> out;

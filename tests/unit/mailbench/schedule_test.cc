@@ -34,7 +34,7 @@ TEST(Schedule, OpenLoopKeepsItsTimesWhoeverIsLate) {
   auto later = s.take(kStart);
   ASSERT_TRUE(std::holds_alternative<Schedule::Later>(later));
   EXPECT_EQ(std::get<Schedule::Later>(later).at, kStart + 100ms);
-  // All clients were busy for a second: message 1 is granted late, and was due when it was due.
+  // All clients were busy for a second. Message 1 is granted late, with its original time.
   EXPECT_EQ(std::get<Schedule::Grant>(s.take(kStart + 1s)).intended, kStart + 100ms);
   EXPECT_EQ(s.behind(kStart + 1s), 8u);
 }

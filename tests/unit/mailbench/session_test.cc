@@ -5,7 +5,7 @@
 namespace twinloft::mailbench {
 namespace {
 
-// Runs a session against what the server says: whole, and one byte at a time.
+// Runs a session on the server's replies, whole and byte by byte.
 class SessionTest : public testing::TestWithParam<bool> {
  protected:
   Status say(Session& s, std::string_view text) {
@@ -24,7 +24,7 @@ class SessionTest : public testing::TestWithParam<bool> {
     EXPECT_EQ(s.pipelining(), pipelining);
     return s;
   }
-  // As far as the content is sent.
+  // Sends the content.
   void content(Session& s) {
     ASSERT_TRUE(s.content_wanted());
     s.content_sent();

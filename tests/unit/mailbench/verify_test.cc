@@ -1,4 +1,4 @@
-// The verifier on Maildirs made here, and on each way in which they can be wrong.
+// The verifier on Maildirs that the test creates, with every kind of fault.
 #include "twinloft/mailbench/verify.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class VerifyTest : public testing::Test {
                                                 : 0;
     append_line({m.id, recipient, m.digest, m.size, outcome, code, attempt, 1}, lines_);
   }
-  // As an agent stores it: LF, stuffing removed, fields of its own in front.
+  // Stores the message like an agent: LF, no stuffing, more header fields at the top.
   fs::path store(const Message& m, const std::string& recipient, const std::string& name,
                  const char* sub = "new") {
     std::string sent = m.head;
@@ -67,7 +67,7 @@ class VerifyTest : public testing::Test {
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
-  // An acknowledged message, stored for each of its recipients; the file of the first.
+  // Stores an acknowledged message for each of its recipients. Returns the first file.
   fs::path good(std::uint64_t number, std::size_t recipients = 1) {
     const Message& m = make(number, recipients);
     fs::path first;
@@ -87,7 +87,7 @@ class VerifyTest : public testing::Test {
     o.spool = spool();
     return run_verify(o);
   }
-  // Exactly one problem, of this kind, with these in it.
+  // Expects exactly one problem of this kind, with this id and path.
   void expect_problem(ProblemKind kind, const std::string& id, const fs::path& path,
                       const VerifyOptions& o = {}) {
     auto r = verify(o);
@@ -122,7 +122,8 @@ class VerifyTest : public testing::Test {
 TEST_F(VerifyTest, AllGood) {
   for (std::uint64_t n = 0; n < 100; ++n) good(n, 1 + n % 3);
   fs::path file = good(200);
-  fs::rename(file, file.parent_path().parent_path() / "cur" / "file200:2,S");  // read by its owner
+  fs::rename(file, file.parent_path().parent_path() / "cur" / "file200:2,S");  // its owner has read the
+                                                                               // message
   auto r = verify();
   ASSERT_TRUE(r) << r.error().message;
   EXPECT_TRUE(r->good()) << verify_text({}, *r);
@@ -145,8 +146,8 @@ TEST_F(VerifyTest, MissingForOneOfTheRecipients) {
   expect_problem(ProblemKind::lost, "run1-1", "");
 }
 
-// Every single byte of what mailbench sent, changed: found each time, as damage, or as a loss where the id
-// changed.
+// Each single byte of a message is changed. The verifier finds every change: as damage, or as a loss if the
+// id was changed.
 TEST_F(VerifyTest, AnyChangedByteIsFound) {
   fs::path file = good(1);
   std::uintmax_t size = fs::file_size(file);

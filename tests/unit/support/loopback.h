@@ -1,4 +1,4 @@
-// TCP servers on 127.0.0.1 within the process of a test: the part that the fake servers of all folders share.
+// TCP servers on 127.0.0.1 within a test's process. The fake servers of all folders use them.
 #pragma once
 
 #include <netinet/in.h>
@@ -21,7 +21,7 @@
 
 namespace twinloft::loopback {
 
-// A socket that listens at a port of the kernel's choice. The port is in host byte order.
+// A listening socket at a free port, which the kernel chooses. The port is in host byte order.
 struct Listening {
   Fd fd;
   std::uint16_t port = 0;
@@ -47,7 +47,7 @@ inline std::uint16_t closed_port() {
   return listen().port;
 }
 
-// Sends all bytes, in pieces of `piece` bytes, or at once with 0. False: the client has gone.
+// Sends all bytes, in pieces of `piece` bytes, or at once with 0. False: the client has disconnected.
 inline bool send_all(int fd, std::string_view bytes, std::size_t piece = 0) {
   while (!bytes.empty()) {
     ssize_t n = ::send(fd, bytes.data(), piece ? std::min(piece, bytes.size()) : bytes.size(), MSG_NOSIGNAL);
@@ -130,7 +130,7 @@ class Server {
       Fd fd(::accept4(listening_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
       std::unique_lock lock(mutex_);
       if (ending_) return;
-      if (!fd) continue;  // a signal, or a client that has gone
+      if (!fd) continue;  // a signal, or the client has disconnected
       int on = 1;
       ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       ++connections_;

@@ -53,7 +53,7 @@ TEST(LoopbackServer, ServesTheNextClientAfterTheOneBefore) {
   EXPECT_EQ(most, 1);
 }
 
-// Clients that are connected and silent delay nothing, whether they are being served or still queued.
+// Connected, silent clients delay nothing, whether served or queued.
 TEST(LoopbackServer, EndsWithOpenConnections) {
   for (Clients clients : {Clients::one_at_a_time, Clients::side_by_side}) {
     Fd a, b;

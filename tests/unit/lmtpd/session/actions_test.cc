@@ -1,4 +1,4 @@
-// The order of what a session wants done, and questions with their answers.
+// The order of a session's actions, and questions with their answers.
 #include "owner.h"
 
 namespace twinloft::lmtpd::test {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::string_view opening = "LHLO c\r\nMAIL FROM:<a@d>\r\n";
 
-// "Send", "Begin 0", "Body abc": one word for each action, in their order.
+// One word for each action, in order: "Send", "Begin 0", "Body abc".
 std::string text_of(const Actions& actions) {
   std::string out;
   for (const Action& action : actions)
@@ -70,7 +70,7 @@ TEST_F(ActionsTest, ChunksAndTheirReplies) {
             "Begin 0; Body ab; Send 250; Body c; Send 250; Deliver 1; ");
 }
 
-// What is given up is not passed on before it is given up.
+// The bytes of an abandoned message are not passed on.
 TEST_F(ActionsTest, AMessageThatIsTooLargeWithinOneList) {
   (void)after(std::string(opening) + "RCPT TO:<ann@d>\r\n");
   (void)after_answer(1);
@@ -98,7 +98,7 @@ TEST_F(ActionsTest, AnAnswerAfterTheEndChangesNothing) {
   EXPECT_TRUE(session_.closed());
 }
 
-// Two lists that take turns cost no memory; a burst's is given back.
+// Alternating between two lists allocates no memory, and the memory of a burst is freed.
 TEST_F(ActionsTest, TheListsMemoryIsUsedAgainAndBounded) {
   Actions actions;
   std::string refused;

@@ -12,7 +12,7 @@ const std::string envelope = hello + "MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\n";
 
 class Chunking : public Dialogue {
  protected:
-  // The replies after those to `envelope`.
+  // The replies after the replies to `envelope`.
   Codes after_envelope(std::string_view text) {
     Codes all = replies(envelope + std::string(text));
     EXPECT_EQ((Codes{all.begin(), all.begin() + 3}), (Codes{"250", "250 2.1.0", "250 2.1.5"}));
@@ -108,7 +108,7 @@ TEST_F(Chunking, SizesBeyondAllNumbers) {
   EXPECT_EQ(after_envelope("BDAT 1\r\nxBDAT 18446744073709551615\r\n"), (Codes{"250 2.0.0"}));
 }
 
-// What follows could be data or commands.
+// The bytes after it could be data or commands.
 TEST_F(Chunking, MalformedEndsTheConnection) {
   for (std::string line : {"BDAT", "BDAT x", "BDAT -1", "BDAT +1", "BDAT 0x10", "BDAT 1 FIRST",
                            "BDAT 1 LAST x", "BDAT 18446744073709551616", "BDAT 1.5"}) {

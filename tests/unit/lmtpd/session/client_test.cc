@@ -28,7 +28,7 @@ TEST_F(Tls, IsOfferedUntilItIsInUse) {
   EXPECT_EQ(owner.messages.at(0).envelope->tls, "TLSv1.3 with cipher TEST");
 }
 
-// CVE-2011-0411, CVE-2021-33515, in every split of the bytes.
+// CVE-2011-0411, CVE-2021-33515, with every split of the input.
 TEST_F(Tls, WhatFollowsInClearIsThrownAway) {
   std::string text = hello + "STARTTLS\r\nLHLO injected.example\r\nMAIL FROM:<evil@d>\r\nRCPT TO:<b@d>\r\n";
   std::size_t begin = text.find("LHLO injected");
@@ -37,7 +37,7 @@ TEST_F(Tls, WhatFollowsInClearIsThrownAway) {
     owner.whole(text.substr(0, cut));
     if (!owner.session().in_handshake()) owner.whole(text.substr(cut, begin - cut));
     ASSERT_TRUE(owner.session().in_handshake()) << cut;
-    owner.session().receive(as_bytes("NOOP\r\n"));  // an owner that does not ask whether input is wanted
+    owner.session().receive(as_bytes("NOOP\r\n"));  // an owner that does not check wants_input()
     owner.start_tls();
     owner.whole("RCPT TO:<b@d>\r\nMAIL FROM:<a@d>\r\n");
     Codes codes = owner.codes();
@@ -61,7 +61,7 @@ TEST_F(Tls, NotWithinATransaction) {
             (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5", "501 5.5.4"}));
 }
 
-// RFC 3207 section 4.2: also whom the client has said that it speaks for.
+// RFC 3207 section 4.2: the attributes of XCLIENT and XFORWARD are discarded too.
 TEST_F(Tls, WhomItSpokeForIsForgotten) {
   client.may_speak_for = true;
   Owner owner({}, client);
@@ -150,7 +150,7 @@ TEST_F(Proxied, AnotherClientsSession) {
   EXPECT_EQ(envelope.lhlo, "their.name");
 }
 
-// Nothing of the one before is left.
+// No attribute of the previous client is left.
 TEST_F(Proxied, AClientWhoseAddressIsNotKnown) {
   auto owner = run(hello + "XCLIENT ADDR=192.0.2.9 NAME=mx.example.net HELO=their.name\r\n" + hello +
                    "XCLIENT ADDR=[UNAVAILABLE] NAME=[UNAVAILABLE] HELO=[UNAVAILABLE]\r\n" + hello +

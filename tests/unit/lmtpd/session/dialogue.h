@@ -1,4 +1,4 @@
-// A dialogue, run as one buffer, one byte at a time, and in every way of cutting it in two.
+// Runs a dialogue as one buffer, byte by byte, and with every split in two.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,8 @@ class Dialogue : public testing::Test {
   Client client{"192.0.2.7"};
   std::function<void(Owner&)> prepare = [](Owner&) {};
 
-  // Runs `text` in every split, checks that all are the same, and returns the owner that had it whole.
+  // Runs `text` with every split, and checks that all results are the same. Returns the owner of the run
+  // without a split.
   std::unique_ptr<Owner> run(std::string_view text) {
     auto whole = make();
     whole->whole(text);
@@ -52,11 +53,11 @@ class Dialogue : public testing::Test {
       two->whole(text.substr(cut));
       Outcome got = outcome_of(*two);
       EXPECT_EQ(got, expected) << "cut at " << cut;
-      if (!(got == expected)) break;  // one is enough to read
+      if (!(got == expected)) break;  // reports the first difference only
     }
     return whole;
   }
-  // The replies, without the greeting.
+  // Returns the replies without the greeting.
   std::vector<std::string> replies(std::string_view text) {
     auto all = run(text)->codes();
     EXPECT_EQ(all.at(0), "220");

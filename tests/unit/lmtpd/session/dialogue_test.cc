@@ -76,7 +76,7 @@ TEST_F(Dialogue, NobodyIsRefusedForGoodByWhatTheDatabaseHasSaidBefore) {
             (Codes{"250", "250 2.1.0", "451 4.3.0", "452 4.2.2", "250 2.1.5", "354", "250 2.0.0"}));
 }
 
-// Only the mailboxes of users who have limits, and who would get mail at all.
+// Only mailboxes of accepted users with limits are checked.
 TEST_F(Dialogue, AMailboxIsLookedAtBeforeTheReply) {
   const std::string
       some = "RCPT TO:<over@d>\r\nRCPT TO:<away@d>\r\nRCPT TO:<roomy+lists@d>\r\nRCPT TO:<ann@d>\r\n";
@@ -126,7 +126,7 @@ TEST_F(Dialogue, CommandsOutOfOrder) {
             (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5", "354", "250 2.0.0"}));
 }
 
-// RFC 2033 section 4.2. The client has pipelined DATA and waits for its reply before it sends the message.
+// RFC 2033 section 4.2. The client pipelines DATA, and sends the message only after the reply to DATA.
 TEST_F(Dialogue, DataWithoutAnAcceptedRecipient) {
   EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nDATA\r\nRSET\r\n"),
             (Codes{"250", "250 2.1.0", "550 5.1.1", "503 5.5.1", "250 2.0.0"}));
@@ -135,7 +135,7 @@ TEST_F(Dialogue, DataWithoutAnAcceptedRecipient) {
       << "the transaction is still open";
 }
 
-// An MTA with a cached connection and a queue full of mail to unknown users does nothing wrong.
+// An MTA with a cached connection and a queue of mail to unknown users is not misbehaving.
 TEST_F(Dialogue, RefusedRecipientsAreNoBadCommands) {
   config.bad_commands_max = 3;
   std::string text = hello;
@@ -144,7 +144,7 @@ TEST_F(Dialogue, RefusedRecipientsAreNoBadCommands) {
   EXPECT_FALSE(owner->session().closed()) << owner->sent;
 }
 
-// A client that pipelines sends RCPT and DATA before it knows that MAIL was refused.
+// A client with PIPELINING sends RCPT and DATA before it gets the refusal of MAIL.
 TEST_F(Dialogue, WhatFollowsARefusedMailIsNoBadCommand) {
   config.bad_commands_max = 4;
   config.message_bytes_max = 1000;
@@ -156,13 +156,13 @@ TEST_F(Dialogue, WhatFollowsARefusedMailIsNoBadCommand) {
   auto codes = owner->codes();
   EXPECT_EQ((Codes{codes.begin() + 2, codes.begin() + 7}),
             (Codes{"552 5.3.4", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1"}));
-  // A MAIL that is malformed, or comes before LHLO, is a bad command; its followers are none.
+  // A malformed MAIL, or a MAIL before LHLO, is a bad command. The commands of its group are not.
   for (std::string bad : {"MAIL FROM:<a@d> FOO=1\r\n", "mail from:a@d\r\n", "MAIL\r\n"}) {
     EXPECT_FALSE(run(hello + bad + group + bad + group + bad + group)->session().closed()) << bad;
     EXPECT_TRUE(run(hello + bad + group + bad + group + bad + group + bad)->session().closed()) << bad;
   }
   EXPECT_FALSE(run("MAIL FROM:<a@d>\r\n" + group)->session().closed());
-  // The group ends with DATA, and with whatever begins anew.
+  // The group ends with DATA, RSET or LHLO.
   for (std::string end : {"", "RSET\r\n", "LHLO c\r\n"})
     EXPECT_TRUE(run(hello + "MAIL FROM:<a@d> SIZE=2000\r\n" + group + end + group)->session().closed())
         << end;
@@ -196,7 +196,7 @@ TEST_F(Dialogue, OtherCommands) {
 }
 
 TEST_F(Dialogue, LinesThatEndWrongly) {
-  // RFC 5321 section 2.3.8: a bare LF ends no line, so what is behind it is never executed.
+  // RFC 5321 section 2.3.8: a bare LF does not end a line, so the text after it is not executed.
   EXPECT_EQ(replies("NOOP\nNOOP\r\n\nNOOP\r\n\r\nNOOP\r\n"),
             (Codes{"500 5.5.2", "500 5.5.2", "500 5.5.1", "250 2.0.0"}));
   EXPECT_EQ(replies("NOOP\nNOOP\n\n\r\r\nNOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}));
@@ -214,7 +214,7 @@ TEST_F(Dialogue, LongLines) {
       << "one reply, however long";
 }
 
-// A message is data until CRLF.CRLF: what looks like commands in it is none (smuggling).
+// A message ends at CRLF.CRLF only: text in it that looks like commands is data (smuggling).
 TEST_F(Dialogue, CommandsHiddenInAMessage) {
   for (const std::string& end :
        {std::string("\n.\n"), std::string("\n.\r\n"), std::string("\r\n.\n"), std::string("\r.\r"),
@@ -294,7 +294,7 @@ TEST_F(Dialogue, AddressesBeyondAscii) {
   EXPECT_EQ(owner->messages.at(2).envelope->recipients.at(0).local_part, "\xc3\xa4");
 }
 
-// Only where the recipient itself is beyond ASCII: the message is bytes to any agent.
+// Only if the recipient itself is non-ASCII. Any agent accepts any bytes in the message.
 TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
   config.takes_utf8 = [](const User& user) { return user.name != "ol\xc3\xa4@d" && user.name != "old@d"; };
   for (const char* parameter : {"", " SMTPUTF8"})
@@ -304,7 +304,7 @@ TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
         (Codes{"250", "250 2.1.0", "250 2.1.5", "553 5.6.7", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
 }
 
-// A domain has an ASCII form, which an agent can be given.
+// A domain has an ASCII form, which the agent gets.
 TEST_F(Dialogue, ADomainBeyondAsciiIsWrittenInALabelsForSuchAnAgent) {
   config.takes_utf8 = [](const User&) { return false; };
   auto owner = run(hello +
@@ -313,7 +313,7 @@ TEST_F(Dialogue, ADomainBeyondAsciiIsWrittenInALabelsForSuchAnAgent) {
   EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "553 5.6.7", "354", "250 2.0.0"}));
 }
 
-// Per recipient, before the message, and for good: it would be the same tomorrow.
+// For each recipient, before the message, and permanently, because a retry would have the same result.
 TEST_F(Dialogue, WhatAnAgentCannotBeGivenIsRefusedAtRcpt) {
   config.agent_refusal = [](const Envelope& envelope, const Recipient& recipient) -> std::optional<Reply> {
     if (recipient.user.name == "builtin@d") return std::nullopt;
@@ -327,8 +327,8 @@ TEST_F(Dialogue, WhatAnAgentCannotBeGivenIsRefusedAtRcpt) {
                    "250 2.1.5", "354", "250 2.0.0"}));
 }
 
-// CVE-2024-23184, CVE-2024-23185: a header without end costs nobody more than its limit. In DATA and in
-// chunks.
+// CVE-2024-23184, CVE-2024-23185: a header without an end uses memory up to its limit only. With DATA and
+// with chunks.
 TEST_F(Dialogue, AHeaderThatIsTooLarge) {
   config.header_bytes_max = 40;
   std::string fits = "Subject: 7890123456789012345678901\r\n1:\r\n", larger = "x" + fits;

@@ -1,4 +1,4 @@
-// What the owner tells the session, in orders that only load, failures and bad luck produce.
+// Events in unusual orders, as they happen under load and after failures.
 #include "owner.h"
 
 namespace twinloft::lmtpd::test {
@@ -53,7 +53,7 @@ TEST(EventOrder, AMailboxIsAskedForOnceTheUserIsKnown) {
   ASSERT_EQ(owner.mailboxes.size(), 1u);
   EXPECT_TRUE(owner.lookups.empty());
   EXPECT_FALSE(owner.session().waits_for_client());
-  owner.idle_timeout();  // it is not the client that is waited for
+  owner.idle_timeout();  // the session waits for the deliveries, not for the client
   owner.session().answer(lookup, LookupResult(fail(Errc::unavailable, "late")));
   owner.trickle("er@d>\r\nQUIT\r\n");
   EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0"}));
@@ -89,7 +89,7 @@ TEST(EventOrder, AServerThatLeavesWaitsForTheMailboxUnlessItIsAborted) {
   }
 }
 
-// A client may send ahead without limit; the session says when it has enough.
+// A client may send any amount ahead. The session says when it wants no more input.
 TEST(EventOrder, PendingInputIsBounded) {
   Owner owner;
   owner.answering = false;
@@ -124,7 +124,7 @@ TEST(EventOrder, ABurstsMemoryIsGivenBack) {
   }
 }
 
-// Short commands have long replies: what a client has not taken must not grow with what it sends.
+// Short commands have long replies. Unsent replies must not grow with the input.
 TEST(EventOrder, RepliesAreBoundedUntilTheyAreTaken) {
   std::string hellos;
   for (int i = 0; i < 4000; ++i) hellos += "LHLO c\r\n";
@@ -151,7 +151,7 @@ TEST(EventOrder, RepliesAreBoundedUntilTheyAreTaken) {
   EXPECT_TRUE(s.wants_input());
 }
 
-// Also where each look-up gives the client's other commands a chance.
+// Also if other commands of the client are executed after each look-up.
 TEST(EventOrder, RepliesAreBoundedAcrossLookUps) {
   Owner owner;
   Session& s = owner.session();
@@ -175,7 +175,7 @@ TEST(EventOrder, RepliesAreBoundedAcrossLookUps) {
   EXPECT_LT(unsent, 17u * 1024);
 }
 
-// A message's bytes are not kept, and wait for nothing.
+// The session does not keep the bytes of a message, and never delays them.
 TEST(EventOrder, CommandsAreReadInSmallPortionsAndMessagesInLargeOnes) {
   Owner owner;
   owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
@@ -260,7 +260,7 @@ TEST(EventOrder, ALostBodyIsToldToEachRecipientAfterTheDot) {
   EXPECT_EQ(owner.aborted, 1);
 }
 
-// The owner may find out only with the last bytes, together with the end of the data.
+// The owner may detect the failure only with the last bytes, at the end of the data.
 TEST(EventOrder, ABodyLostWithItsLastBytes) {
   Owner owner;
   owner.answering = false;
@@ -310,7 +310,8 @@ TEST(EventOrder, IdleWithinAMessageForgetsIt) {
   EXPECT_TRUE(owner.messages.empty());
 }
 
-// A 421 in the place of a recipient's reply would make the client send again what is about to be delivered.
+// If a 421 took the place of a recipient's reply, the client would send the message again, and the message
+// would be delivered twice.
 TEST(EventOrder, NoIdleTimeoutWhileThisServerIsWaitedFor) {
   Owner owner;
   owner.answering = false;
@@ -327,7 +328,7 @@ TEST(EventOrder, NoIdleTimeoutWhileThisServerIsWaitedFor) {
   EXPECT_EQ(owner.codes().back(), "421 4.4.2");
 }
 
-// A message that began in input kept during a look-up is not copied from then on.
+// A message that begins in the kept input is not copied once the kept input is used up.
 TEST(EventOrder, BodyBytesAreNotCopiedAfterKeptInputIsUsedUp) {
   Owner owner;
   owner.answering = false;
@@ -443,7 +444,7 @@ TEST(EventOrder, DrainDuringALookUpAndADelivery) {
   EXPECT_EQ(Codes(codes.end() - 2, codes.end()), (Codes{"250 2.0.0", "421 4.3.2"}));
 }
 
-// No reply stands between a chunk that is skipped and its own.
+// A chunk that is being skipped gets its own reply before the 421.
 TEST(EventOrder, DrainDuringAChunkThatIsSkipped) {
   Owner owner;
   owner.whole("LHLO c\r\nBDAT 10\r\n12345");

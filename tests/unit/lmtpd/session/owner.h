@@ -1,5 +1,5 @@
-// The owner of a session under test: does what the session asks for, keeps what it said and what it
-// delivered.
+// The owner of a session under test. It performs the session's actions, and keeps the replies and the
+// deliveries.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct MailboxLook {
   MailboxQuestion question;
 };
 
-// Of a session that has no owner.
+// The actions of a session without an owner.
 inline Actions take(Session& session) {
   Actions actions;
   session.take_actions(actions);
@@ -41,7 +41,7 @@ inline std::string sent_by(const Actions& actions) {
     if (const auto* send = std::get_if<SendBytes>(&action)) out += send->bytes;
   return out;
 }
-// The first one of that kind; null: there is none.
+// The first action of this kind, or null.
 template <class Kind>
 const Kind* find(const Actions& actions) {
   for (const Action& action : actions)
@@ -62,19 +62,19 @@ class Owner {
     carry_out();
   }
 
-  // What is sent while `answering` is false waits in `lookups` and `message` for the test to answer.
+  // While `answering` is false, questions wait in `lookups` and `messages` until the test answers.
   bool answering = true;
   std::deque<Lookup> lookups;
   std::vector<LookupRequest> all_lookups;
-  std::deque<MailboxLook> mailboxes;  // likewise
+  std::deque<MailboxLook> mailboxes;  // the same for these
   std::vector<MailboxQuestion> all_mailboxes;
-  std::vector<Message> messages;  // given for delivery
+  std::vector<Message> messages;  // handed over for delivery
   std::string sent;
   std::vector<Refused> refused;
   int aborted = 0;
   int handshakes = 0;
   std::vector<std::uint64_t> size_hints;
-  // Replies of the delivery, by recipient as the client wrote it; 250 for others.
+  // The delivery's replies, by recipient as the client wrote it. Other recipients get 250.
   std::function<Reply(const Recipient&)> deliver = [](const Recipient& r) {
     return Reply{250, "2.0.0", "<" + r.text + "> delivered"};
   };
@@ -131,7 +131,7 @@ class Owner {
     carry_out();
   }
 
-  // Everything the session has asked for until now, in the order of the list.
+  // Performs all actions that the session has requested so far, in order.
   void carry_out() {
     for (;;) {
       session_->take_actions(actions_);
@@ -178,7 +178,7 @@ class Owner {
     }
   }
 
-  // Replies without their texts: "250 2.1.0", lines of one reply joined with a comma.
+  // Replies without texts, such as "250 2.1.0". The lines of one reply are joined with a comma.
   std::vector<std::string> codes() const {
     std::vector<std::string> out;
     std::string pending;
@@ -214,7 +214,7 @@ class Owner {
     return Resolved{user};
   }
 
-  // Of users whose mailboxes have limits.
+  // For users whose mailboxes have limits.
   static bool has(const User& user, std::string_view word) {
     return user.name.find(word) != std::string::npos;
   }
@@ -242,7 +242,7 @@ class Owner {
     lookups.pop_front();
     session_->answer(lookup.id, who(lookup.request));
   }
-  // The last recipient is done first: the order of the replies must not follow.
+  // Answers the last recipient first: the order of the replies must not change.
   void answer(const std::shared_ptr<const Envelope>& envelope) {
     if (!lookups.empty())
       answer_first_lookup();

@@ -1,5 +1,5 @@
-// Random dialogues in random pieces with answers at random moments: what is said and delivered depends on
-// none of it.
+// Random dialogues in random pieces, with answers at random times. Replies and deliveries must not depend on
+// pieces and times.
 #include "twinloft/base/random.h"
 #include "owner.h"
 
@@ -27,7 +27,7 @@ std::string random_line(SeededRandom& random) {
   return lines[random.below(lines.size())] + (random.below(30) ? "\r\n" : "\n");
 }
 
-// Content that must not end early, of a size around the limit, with its end.
+// Content with its end, of a size around the limit. It contains sequences that must not end it early.
 std::string random_content(SeededRandom& random) {
   static const std::vector<std::string> pieces = {"text",    "\r\n",   "\r\n..", "\n.\n",
                                                   "\n.\r\n", "\r\n.x", "\r",     "RSET\r\n"};
@@ -36,7 +36,7 @@ std::string random_content(SeededRandom& random) {
   return out + "\r\n.\r\n";
 }
 
-// The same in chunks, with commands in between; now and then it is forgotten before its end.
+// The same content in chunks, with commands in between. Sometimes the transaction is reset before its end.
 std::string random_chunks(SeededRandom& random) {
   std::string content = random_content(random), out;
   for (std::size_t at = 0; at < content.size();) {
@@ -48,7 +48,7 @@ std::string random_chunks(SeededRandom& random) {
   return out + (random.below(10) ? "BDAT 0 LAST\r\n" : "RSET\r\n");
 }
 
-// Mostly whole transactions, so that all states are met; DATA only where its content follows in every case.
+// Mostly whole transactions, to reach all states. DATA is used only if its content follows in every case.
 std::string random_dialogue(SeededRandom& random) {
   std::string out = "LHLO c\r\n";
   for (std::uint64_t n = 1 + random.below(5); n > 0; --n) {
@@ -72,7 +72,7 @@ SessionConfig config() {
   return out;
 }
 
-// Answers one thing that is pending, if there is one: the oldest look-up, or a random recipient.
+// Answers one pending question, if there is one: the oldest look-up, or a random recipient.
 class Answers {
  public:
   Answers(Owner& owner, SeededRandom& random) : owner_(owner), random_(random) {}
@@ -100,8 +100,8 @@ class Answers {
  private:
   Owner& owner_;
   SeededRandom& random_;
-  std::vector<std::size_t> open_;  // recipients of the message under way
-  std::size_t seen_ = 0;           // messages
+  std::vector<std::size_t> open_;  // unanswered recipients of the present message
+  std::size_t seen_ = 0;           // number of messages so far
 };
 
 void expect_same(const Owner& a, const Owner& b) {

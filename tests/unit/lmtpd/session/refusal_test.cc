@@ -1,5 +1,5 @@
-// Senders and recipients that are refused: the owner hears of each, and a client that is refused again and
-// again is sent away between transactions.
+// Refused senders and recipients: the owner is notified of each. A client with too many refusals is
+// disconnected between two transactions.
 #include "dialogue.h"
 
 namespace twinloft::lmtpd::test {
@@ -43,7 +43,7 @@ TEST_F(Refusals, TheOwnerHearsOfEach) {
   EXPECT_TRUE(told(hello + mail + "RCPT TO:<ann@d>\r\nDATA\r\n.\r\nQUIT\r\n").empty());
 }
 
-// Also of those that come where no recipient is expected.
+// Also of recipients at a point where no RCPT is allowed.
 TEST_F(Refusals, TheOwnerHearsOfRecipientsOutOfOrder) {
   EXPECT_EQ(told(hello + "RCPT TO:<ann@d>\r\n"), (Codes{"recipient  192.0.2.7  ann@d 503 5.5.1"}));
   config.message_bytes_max = 100;
@@ -58,8 +58,8 @@ TEST_F(Refusals, AndOfAClientThatIsSentAway) {
   EXPECT_EQ(told(hello + "FOO\r\nFOO\r\n"), (Codes{"connection  192.0.2.7   421 4.7.0"}));
 }
 
-// An MTA that only asks whether recipients exist, one transaction for each, gets the 421 at RSET: no message
-// waits for that.
+// An MTA that only verifies recipients, each in its own transaction, gets the 421 at RSET. No message waits
+// then.
 TEST_F(Refusals, ManyInARowEndTheConnectionAtReset) {
   config.refused_max = 3;
   const std::string probe = mail + "RCPT TO:<nobody@d>\r\nRSET\r\n";
@@ -76,7 +76,7 @@ TEST_F(Refusals, OrAtTheNextSender) {
   EXPECT_EQ(replies(hello + large + large + large), (Codes{"250", "552 5.3.4", "552 5.3.4", "421 4.7.0"}));
 }
 
-// The recipients of a message who are there get it, however many others are not.
+// Existing recipients get the message, whatever the number of unknown recipients.
 TEST_F(Refusals, NeverWithinATransaction) {
   config.refused_max = 2;
   auto owner = run(hello + mail + recipients(5) + recipients(1, "ann") + recipients(5) + "DATA\r\n.\r\n" +
@@ -92,7 +92,7 @@ TEST_F(Refusals, AnAcceptedRecipientOrAMessageBeginsTheCountAnew) {
   EXPECT_FALSE(owner->session().closed()) << owner->sent;
 }
 
-// A refusal for now is no reason: while the database is away everybody gets one.
+// Temporary refusals do not count: while the database is away, every recipient gets one.
 TEST_F(Refusals, TemporaryOnesDoNotCount) {
   config.refused_max = 2;
   EXPECT_FALSE(
@@ -109,7 +109,8 @@ TEST_F(Refusals, OneTransactionHasNoMoreOfThemThanRecipients) {
   EXPECT_EQ(owner->all_lookups.size(), 3u) << "nobody is looked up beyond";
 }
 
-// A client that pipelines could not know of the sender's refusal. No message has more recipients than that.
+// A client with PIPELINING did not know that the sender was refused. It sends at most as many recipients as a
+// message may have.
 TEST_F(Refusals, BehindARefusedSenderMoreRecipientsThanAMessageHasAreBadCommands) {
   config.recipients_max = 3;
   config.bad_commands_max = 2;

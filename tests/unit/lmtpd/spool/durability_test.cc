@@ -1,4 +1,4 @@
-// The ways to make a message durable: what each syncs, in which order, and what a failure means.
+// The ways to make a message durable: the synced files, the order of the syncs, and the effect of a failure.
 #include "twinloft/lmtpd/spool/durability.h"
 
 #include <cerrno>
@@ -59,7 +59,7 @@ TEST_F(DurabilityTest, FsyncSyncsWhatWasMadeAboveUpToTheRoot) {
   EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/new", "fsync /top/a", "fsync /top", "fsync "}));
 }
 
-// Each step that fails is an error, and the next entry is still tried.
+// Each failed step is an error of its entry, and the next entry is still tried.
 TEST_F(DurabilityTest, FsyncReportsEachFailureToItsEntry) {
   for (int step = 0; step < 4; ++step) {
     auto message = begin(DurabilityWay::fsync);
@@ -87,9 +87,9 @@ TEST_F(DurabilityTest, GroupSyncNeedsOneSyncfsForTheContentAndOneForAllEntries) 
   EXPECT_EQ(syncs_.counters().rounds, 2u);
 }
 
-// Nobody can tell whose bytes were lost.
+// After a failed syncfs, each message may have lost bytes.
 TEST_F(DurabilityTest, AFailedGroupSyncIsTheFailureOfEveryEntry) {
-  for (int step : {0, 1}) {  // syncfs, look
+  for (int step : {0, 1}) {  // syncfs, then the check of the file system
     auto message = begin(DurabilityWay::group_sync);
     ops_.clear();
     ops_.fail_at = step;
@@ -104,7 +104,7 @@ TEST_F(DurabilityTest, AFailedGroupSyncIsTheFailureOfEveryEntry) {
   }
 }
 
-// What one message's syncfs has covered says nothing of the next one's names.
+// A message's syncfs does not cover the names of the next message.
 TEST_F(DurabilityTest, EachMessageHasASyncfsOfItsOwn) {
   auto first = begin(DurabilityWay::group_sync);
   ASSERT_TRUE(first->entry({first_.get()}).has_value());

@@ -1,4 +1,4 @@
-// The spool's marker: an unmounted or exchanged spool must never swallow mail.
+// The spool's marker: no mail is delivered into an unmounted or exchanged spool.
 #include "twinloft/lmtpd/spool/spool.h"
 
 #include "../support/fixture.h"
@@ -20,7 +20,7 @@ class SpoolTest : public test::DirTest {
 TEST_F(SpoolTest, OpensWithItsMarker) {
   ASSERT_TRUE(write_spool_marker(dir_, volume).has_value());
   EXPECT_EQ(read_spool_marker(dir_).value(), volume);
-  EXPECT_TRUE(write_spool_marker(dir_, volume).has_value());  // again: nothing to do
+  EXPECT_TRUE(write_spool_marker(dir_, volume).has_value());  // the second call does nothing
   auto spool = spool_at(dir_);
   auto first = spool->open();
   auto second = spool->open();
@@ -63,7 +63,7 @@ TEST_F(SpoolTest, NoticesThatItIsUnmountedOrExchanged) {
   {
     ASSERT_TRUE(spool->open().has_value());
   }
-  unmount(at);  // possible: nothing is kept open between deliveries
+  unmount(at);  // works because no file stays open between deliveries
   EXPECT_EQ(spool->open().error().code, Errc::unavailable);
   mount_tmpfs(at);
   ASSERT_TRUE(write_spool_marker(at, other).has_value());
@@ -77,7 +77,7 @@ TEST_F(SpoolTest, PathsLieBeneathTheRoot) {
   for (const char* bad : {"/srv/mail", "/srv/mail/", "/srv/mailbox/a", "/srv", "srv/mail/a", "",
                           "/srv/mail/../x", "/srv/mail/a/..", "/srv/mail/./a"})
     EXPECT_EQ(spool->relative(bad).error().code, Errc::denied) << bad;
-  // Names that a stranger could choose where homes are SPOOL/%user%.
+  // Names that a sender could choose if homes are SPOOL/%user%.
   EXPECT_EQ(spool->relative("/srv/mail/.twinloft-salvage/Maildir").error().code, Errc::denied);
   EXPECT_EQ(spool->relative("/srv/mail/a/.twinloft-salvage").value(), "a/.twinloft-salvage");
   for (const char* bad : {"", "srv", "/srv/../x"})

@@ -1,4 +1,4 @@
-// Group commit: who is served by which syncfs, on which descriptor, and who gets its error.
+// Group commit: which syncfs serves a caller, on which descriptor, and which callers get its error.
 #include "twinloft/lmtpd/spool/sync_group.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// syncfs that a test can hold, let go, and make fail.
+// A syncfs that a test can hold, release, and make fail.
 class HeldOps : public FileOps {
  public:
   Result<Fd> open_root(const std::string&) override { return Fd(); }
@@ -79,14 +79,15 @@ TEST(SyncGroup, ServesAllThatWaitWithOneSyncfs) {
     members.emplace_back([&, i] { errors += !group.sync(handles[i]).has_value(); });
     wait_for(group, 2 + i);
   }
-  EXPECT_EQ(ops.started, 1);  // they wait for one that starts after their call
+  EXPECT_EQ(ops.started, 1);  // they wait for a syncfs that starts after their call
   ops.allowed.release(2);
   leader.join();
   for (auto& m : members) m.join();
 
   EXPECT_EQ(ops.started, 2);
-  EXPECT_EQ(errors, 3);                                  // nobody can tell whose bytes were lost
-  EXPECT_EQ(ops.descriptors[1], handles[1].root.get());  // the oldest one: it sees the errors of all
+  EXPECT_EQ(errors, 3);                                  // each of them may have lost bytes
+  EXPECT_EQ(ops.descriptors[1], handles[1].root.get());  // the oldest descriptor reports errors of all
+                                                         // callers
   EXPECT_EQ(group.counters().members, 4u);
 }
 

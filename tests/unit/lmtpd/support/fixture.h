@@ -25,7 +25,8 @@ inline bool is_root() {
   return ::getuid() == 0;
 }
 
-// A directory of its own, readable by everyone, removed with its mounts also when the test fails.
+// Each test has its own directory, readable by every user. It is removed with its mounts, also after a failed
+// test.
 class DirTest : public ::testing::Test {
  protected:
   DirTest() {
@@ -42,7 +43,7 @@ class DirTest : public ::testing::Test {
     std::filesystem::remove_all(dir_, ignored);
   }
 
-  // From here the test's process is the mail user, as lmtpd is; a test that is not root stays itself.
+  // Changes the process to the mail user, like lmtpd. A test without root keeps its user.
   void become_mail_user() {
     if (!is_root()) return;
     ASSERT_EQ(::setegid(mail_uid), 0);

@@ -7,7 +7,7 @@
 
 namespace twinloft::lmtpd::test {
 
-// A spool without marker, owned by the mail user, and the agent writing as that user.
+// A spool without a marker, owned by the mail user. The agent writes as that user.
 class MaildirFixture : public DirTest {
  protected:
   void SetUp() override {
@@ -35,7 +35,7 @@ class MaildirFixture : public DirTest {
     detail_ = outcome_.detail;
     return outcome_.reply;
   }
-  // What a sender hears before a message of that size.
+  // The reply at RCPT for a message of that size. nullopt: accepted.
   std::optional<Reply> refusal(std::uint64_t size) {
     state_ = agent_->look(*spool_->open(), recipient_.user, recipient_.detail, size);
     Verdict verdict = judge({.user = &recipient_.user, .mailbox = &state_, .over_quota = over_quota_});

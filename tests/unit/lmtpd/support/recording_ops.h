@@ -1,4 +1,4 @@
-// FileOps that record what happens in which order, and fail where a test wants them to.
+// FileOps that record their calls in order, and fail where a test requests it.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,14 +17,16 @@ namespace twinloft::lmtpd::test {
 
 class RecordingOps : public FileOps {
  public:
-  // The call with this number (from 0; removals are not counted) fails with `fail_with`; -1: none.
+  // The call with this number fails with `fail_with`. Counted from 0, without removals; -1: no call.
   int fail_at = -1;
   int fail_with = EIO;
-  int link_error = 0;                                  // of every link
-  std::function<void(const std::string&)> before;      // of each step, before it is made
+  int link_error = 0;                                  // the errno of every link
+  std::function<void(const std::string&)> before;      // called before each step
   std::string forbidden;                               // a directory that cannot be opened
-  std::function<void(const std::string&)> after_read;  // of that file: likewise
-  std::function<void(const std::string&)> after_list;  // of that directory: what somebody else does meanwhile
+  std::function<void(const std::string&)> after_read;  // called with the name of the file, to act as another
+                                                       // process
+  // called with the name of the directory, to act as another process
+  std::function<void(const std::string&)> after_list;
 
   Result<Fd> open_root(const std::string& path) override {
     TL_TRY(step("open root"));
@@ -86,7 +88,7 @@ class RecordingOps : public FileOps {
   }
   Status sync_file(int fd) override {
     std::string name = name_of(fd);
-    // A file's name is unique each time: only its directory counts.
+    // File names are unique, so only the directory is compared.
     TL_TRY(step("fsync " +
                 (name.find(".M") == std::string::npos ? name : name.substr(0, name.rfind('/')) + "/FILE")));
     return os_.sync_file(fd);
@@ -109,14 +111,14 @@ class RecordingOps : public FileOps {
     calls_.clear();
     counted_ = 0;
   }
-  // Index of the first call with this text; fails the comparison where there is none (npos is the largest).
+  // The index of the first such call. npos if there is none, so that a comparison of orders fails.
   std::size_t at(const std::string& call, std::size_t from = 0) const {
     std::lock_guard lock(mutex_);
     auto found = std::find(calls_.begin() + static_cast<std::ptrdiff_t>(std::min(from, calls_.size())),
                            calls_.end(), call);
     return found == calls_.end() ? std::string::npos : static_cast<std::size_t>(found - calls_.begin());
   }
-  std::string prefix;  // left out of names
+  std::string prefix;  // removed from names
 
  private:
   std::string name_of(int fd) const {

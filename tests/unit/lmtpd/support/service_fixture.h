@@ -8,7 +8,7 @@ namespace twinloft::lmtpd::test {
 
 inline const char* const volume_text = "0b6ff95a-3b2a-4b5c-9d5e-0e6b0a1c2d3e";
 
-// A marked spool in `spool`, a home for Ann in it, and the test agent under several names.
+// A marked spool in `spool`, with a home for Ann, and the test agent under several names.
 class ServiceFixture : public DirTest {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class ServiceFixture : public DirTest {
     s.command = agent_ + " " + arguments;
     return s;
   }
-  // The spawner is started as root where the test is, then the process becomes the mail user, as lmtpd does.
+  // Starts the spawner as root if the test is root. Then the process becomes the mail user, like lmtpd.
   void start(std::vector<AgentSpec> agents, const std::string& default_agent = "agent") {
     service_.reset();
     become_root();

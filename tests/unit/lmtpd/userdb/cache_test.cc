@@ -1,4 +1,4 @@
-// What is kept of a source's answers, for how long, and what becomes of it while the source gives none.
+// The cached answers of a source, their lifetime, and their use while the source does not answer.
 #include "cache.h"
 
 #include <thread>
@@ -23,12 +23,12 @@ class CacheTest : public testing::Test {
   bool is_old(const std::string& local_part) {
     return std::get<User>(**cache_->find({local_part, "example.org"})).is_old;
   }
-  // As a server does.
+  // Asks the cache first, then the source, like the server.
   std::string ask(const std::string& local_part) {
     std::string at_hand = now(local_part);
     return at_hand == "-" ? find(local_part) : at_hand;
   }
-  // "-": not at hand.
+  // "-": not in the cache.
   std::string now(const std::string& local_part) {
     auto found = cache_->find_now({local_part, "example.org"});
     return found ? text(*found) : "-";
@@ -40,7 +40,7 @@ class CacheTest : public testing::Test {
   }
   std::size_t asked() { return std::exchange(table_->asked, {}).size(); }
   void break_down(Errc code = Errc::unavailable) { table_->error = Error{code, "away"}; }
-  // Ann is known, and old, and it is known that there is no answer.
+  // Afterwards Ann is cached and stale, and the source is known to be down.
   void begin_outage(Errc code = Errc::unavailable) {
     find("ann");
     pass(std::chrono::seconds(60));
@@ -69,8 +69,8 @@ TEST_F(CacheTest, AnAnswerIsGoodForItsTime) {
   EXPECT_EQ(asked(), 1u);
 }
 
-// As seen with many look-ups at once: one has read the clock, and another one's answer is kept before it
-// looks.
+// This happens with many parallel look-ups: one reads the clock, then another stores its answer, then the
+// first checks the cache.
 TEST_F(CacheTest, AnAnswerThatIsNotKeptAnswersNoQuestionThatIsOlder) {
   auto source = std::make_unique<TableSource>();
   source->rows["ann@example.org"] = user_named("ann");
@@ -89,7 +89,7 @@ TEST_F(CacheTest, ThatThereIsNobodyIsKeptForLess) {
   EXPECT_EQ(find("eve"), "nobody");
   pass(1s);
   EXPECT_EQ(find("eve"), "eve");
-  // And who is gone is gone, once it is asked for.
+  // A removed user is unknown once the source was asked again.
   table_->rows.erase("eve@example.org");
   pass(60s);
   EXPECT_EQ(find("eve"), "nobody");
@@ -133,7 +133,7 @@ TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
   pass(1s);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ask("ann"), "ann");
   EXPECT_EQ(asked(), 1u);
-  // It answers again.
+  // The source answers again.
   table_->error.reset();
   EXPECT_EQ(find("bob"), "nobody");
   EXPECT_EQ(now("ann"), "-");
@@ -141,7 +141,7 @@ TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
   EXPECT_EQ(find("ann"), "new");
 }
 
-// Many who came before it was known that there is no answer: not all of them wait for one after the other.
+// Many callers came before the outage was known. They must not all wait, one after the other.
 TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
   begin_outage();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(find("ann"), "ann");
@@ -149,7 +149,7 @@ TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
   pass(1s);
   table_->during = [&] {
     std::thread([&] {
-      pass(1h - 62s);  // it takes long, and ann is not too old
+      pass(1h - 62s);  // the look-up takes long, but ann is not too old
       EXPECT_EQ(now("ann"), "ann");
       EXPECT_EQ(find("ann"), "ann") << "one asks, and it has not ended";
     }).join();
@@ -158,7 +158,7 @@ TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
   EXPECT_EQ(asked(), 1u);
 }
 
-// A caller of find_anew() sees when a kept answer is all that there is, however young that answer is.
+// find_anew() marks a cached answer as old if the source does not answer, whatever its age.
 TEST_F(CacheTest, WhatIsAskedForAnewIsOldWhereThereIsNoAnswer) {
   auto anew = [&] { return std::get<User>(*cache_->find_anew({"ann", "example.org"}).value()); };
   find("ann");
@@ -182,7 +182,7 @@ TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
   EXPECT_EQ(now("ann"), "-");
 }
 
-// A process that hangs: a caller that waits would keep a thread and a connection until its time-out.
+// The process hangs. A waiting caller would keep a thread and a connection until its timeout.
 TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
   begin_outage(Errc::timeout);
   for (int i = 0; i < 5; ++i) {
@@ -198,7 +198,7 @@ TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
   EXPECT_EQ(find("bob"), "error");
   EXPECT_EQ(find("ann"), "ann");
   EXPECT_EQ(asked(), 2u);
-  // It answers again, and says no: nobody is kept from asking.
+  // The source answers again, with an error. Now every caller may ask.
   break_down();
   pass(1s);
   EXPECT_EQ(ask("bob"), "error");
@@ -219,7 +219,7 @@ TEST_F(CacheTest, AWrongRowIsAnAnswer) {
   EXPECT_EQ(find("ann"), "error") << "nor is it used later";
 }
 
-// Constant requests for one key must not keep other keys from being looked up.
+// Repeated requests for one key must not stop the look-ups of other keys.
 TEST_F(CacheTest, OneKeyThatFailsStarvesNobody) {
   find("ann");
   pass(60s);
@@ -234,7 +234,7 @@ TEST_F(CacheTest, OneKeyThatFailsStarvesNobody) {
   EXPECT_EQ(ask("ann"), "new");
 }
 
-// A file that is half written, and the like.
+// For example while the file is half written.
 TEST_F(CacheTest, WhoIsKnownGoesOnWhileTheSourceIsNotSure) {
   find("ann");
   pass(60s);

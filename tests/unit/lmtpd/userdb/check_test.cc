@@ -1,4 +1,4 @@
-// What no row may say, wherever it comes from.
+// Values that are wrong in any row, whatever its source.
 #include "twinloft/lmtpd/userdb/check.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What an address means: detail, aliases, catch-all.
+// The meaning of an address: detail, aliases, catch-all.
 #include "twinloft/lmtpd/userdb/directory.h"
 
 #include "sources.h"
@@ -23,7 +23,7 @@ class DirectoryTest : public testing::Test {
   void add(const std::string& name) { table_.rows[name] = user_named(name); }
   void alias(const std::string& name, const std::string& address) { table_.rows[name] = Alias{address}; }
 
-  // "ann@example.org lists": the user, and the detail that mail goes to.
+  // Returns "ann@example.org lists": the user, and the detail for the delivery.
   std::string find(std::string local_part, std::string detail = "", std::string domain = "example.org") {
     auto source = std::make_unique<TableSource>(table_);
     TableSource* table = source.get();
@@ -81,7 +81,7 @@ TEST_F(DirectoryTest, FollowsAliases) {
   EXPECT_EQ(find("info", "lists"), "ann+lists@example.org ");
 }
 
-// Whose address may mean somebody else by now is old too.
+// The result is old as well if the address may have another meaning by now.
 TEST_F(DirectoryTest, WhatAnOldAliasLeadsToIsOld) {
   auto source = std::make_unique<TableSource>(table_);
   TableSource* table = source.get();
@@ -122,7 +122,7 @@ TEST_F(DirectoryTest, AnAliasFromMemoryThatLeadsToNobodyIsAskedForAnew) {
   ASSERT_TRUE(directory->lookup({"ann", "", "example.org"}).value());
   clock_.at = clock_.at + std::chrono::seconds(59);
   ASSERT_TRUE(directory->lookup(info).value());
-  clock_.at = clock_.at + std::chrono::seconds(1);  // ann is asked for anew, and info is not
+  clock_.at = clock_.at + std::chrono::seconds(1);  // ann is looked up again, and info is still cached
   table->rows.erase("ann@example.org");
   table->rows["info@example.org"] = Alias{"bob@example.org"};
   EXPECT_FALSE(directory->lookup_now(info)) << "it has to be asked for";
@@ -135,7 +135,7 @@ TEST_F(DirectoryTest, AnAliasFromMemoryThatLeadsToNobodyIsAskedForAnew) {
   EXPECT_FALSE(directory->lookup(info).value()) << "and that is an answer, also a second time";
 }
 
-// Somebody was given another name, and the alias another target, in one change.
+// One change renames a user and gives the alias another target.
 TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
   auto source = std::make_unique<TableSource>(table_);
   TableSource* table = source.get();

@@ -1,4 +1,5 @@
-// What Dovecot's fields say of where mail lies: heeded, or an error that names the field; never passed over.
+// Dovecot's fields about the place of mail: each is applied, or gives an error with its name. None is
+// ignored.
 #include "dovecot_fields.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@ namespace {
 
 const UserKey ann{"ann", "example.org"};
 
-// A column, or "error: ...".
+// Returns a column, or "error: ...".
 std::string column_of(Row row, Column column, std::initializer_list<std::string_view> words,
                       const UserKey& key = ann) {
   DovecotFields fields(DovecotFields::Origin::passwd_file);
@@ -28,7 +29,7 @@ std::string home_of(std::string_view field, std::initializer_list<std::string_vi
   return column_of(std::move(row), Column::home, words);
 }
 
-// Of a query.
+// The same for the columns of a query.
 std::string yielded(std::initializer_list<std::pair<std::string_view, std::string_view>> columns) {
   Row row;
   DovecotFields fields(DovecotFields::Origin::query);
@@ -73,7 +74,8 @@ TEST(DovecotFields, SettingsOfDovecot24) {
   EXPECT_EQ(maildir_of({"userdb_mail_path=~/a::b:c"}), "~/a::b:c");
 }
 
-// Dovecot 2.4 knows those of 2.3 no more, and takes "%%" as it is; its home has no value in a passwd-file.
+// Dovecot 2.4 does not expand variables of 2.3, and keeps "%%". Its home variable has no value in a
+// passwd-file.
 TEST(DovecotFields, VariablesOf23InFieldsOf24AreRefused) {
   for (const char* path : {"/srv/%d/%n", "~/%u", "%h/Mail", "~/%Ln", "~/100%%", "~/%%{user}", "%{home}/Mail",
                            "/srv/%{domain}/m", "/srv/%{username}", "/srv/%{user|upper}", "~/%"}) {
@@ -95,7 +97,7 @@ TEST(DovecotFields, VariablesInAHomeAreExpanded) {
     EXPECT_TRUE(is_error(home_of("/h", {std::string("userdb_home=") + home}))) << home;
 }
 
-// Dovecot takes a "%" in what a query yields as it is.
+// Dovecot does not expand "%" in the result of a query.
 TEST(DovecotFields, AQueryYieldsNoVariables) {
   EXPECT_EQ(yielded({{"mail", "maildir:~/100%:INDEX=MEMORY"}}), "~/100%");
   EXPECT_EQ(yielded({{"mail_path", "~/100%%"}, {"mail_driver", "maildir"}}), "~/100%%");
@@ -190,7 +192,7 @@ TEST(DovecotFields, WhatHasNothingToDoWithItPasses) {
             (std::vector<std::string>{"userdb_unheard_of", "unheard_of_too", "userdb_quota_rule2"}));
 }
 
-// A name is no path, and "~" as a name is not the home.
+// A user name is not a path, and the name "~" does not mean the home.
 TEST(DovecotFields, NamesInPaths) {
   EXPECT_EQ(maildir_of({"userdb_mail=maildir:/srv/%n"}, {"~", "d"}), "/srv/~");
   EXPECT_TRUE(is_error(maildir_of({"userdb_mail=maildir:/srv/%n"}, {"..", "d"})));

@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 class MysqlHostsTest : public testing::Test {
  protected:
-  // Until host 0 may be tried, in whole seconds.
+  // The whole seconds until host 0 may be tried.
   int seconds_until_tried() {
     int passed = 0;
     for (; !hosts.may_try(0) && passed < 1000; ++passed) clock.at = clock.at + seconds(1);
@@ -49,7 +49,7 @@ TEST_F(MysqlHostsTest, AnAnswerEndsIt) {
   hosts.failed(0, "db1 is away");
   EXPECT_EQ(seconds_until_tried(), 1);
   hosts.failed(0, "db1 is away");
-  hosts.answered(0);  // of a look-up that had begun before
+  hosts.answered(0);  // the answer to a look-up that had begun before
   EXPECT_TRUE(hosts.may_try(0));
   hosts.failed(0, "db1 is away");
   EXPECT_EQ(seconds_until_tried(), 1);

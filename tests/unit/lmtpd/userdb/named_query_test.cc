@@ -1,4 +1,4 @@
-// Named parameters of a query, and what only looks like one.
+// Named parameters of a query, and text that only looks like one.
 #include "named_query.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// "SELECT ? | user"
+// Returns "SELECT ? | user".
 std::string parsed(std::string_view text) {
   auto query = parse_named_query(text);
   if (!query) return "error: " + query.error().message;

@@ -21,7 +21,7 @@ class PasswdFileTest : public testing::Test {
     config_.defaults.home = "/srv/mail/%domain%/%user%";
     write("ann@example.org:{PLAIN}secret:5001:5002::/home/ann::userdb_mail=maildir:~/Maildir:INDEX=MEMORY\n");
   }
-  // Replaced, and the clock is past the time in which it might be incomplete.
+  // Replaces the file. The clock passes the time in which the file may be incomplete.
   void write(const std::string& text) {
     std::ofstream(config_.path + ".new") << text;
     std::filesystem::rename(config_.path + ".new", config_.path);
@@ -113,8 +113,7 @@ TEST_F(PasswdFileTest, PathsHaveOneForm) {
   EXPECT_EQ(paths_of("/srv/ann/::"), "/srv/ann /srv/ann");
 }
 
-// Seen with Dovecot 2.3: variables in extra fields are expanded, and the line's own home is a path as it
-// stands.
+// Dovecot 2.3 does this: it expands variables in extra fields, but uses the line's own home unchanged.
 TEST_F(PasswdFileTest, AHomeAmongTheExtraFieldsHasVariables) {
   config_.defaults.maildir = "~/Maildir";
   auto home_of = [&](const std::string& fields) {
@@ -132,7 +131,7 @@ TEST_F(PasswdFileTest, AHomeAmongTheExtraFieldsHasVariables) {
         << bad;
 }
 
-// Dovecot's user has the name that stands in the file.
+// Variables have the user name as the file writes it.
 TEST_F(PasswdFileTest, VariablesAreOfTheNameAsItIsWritten) {
   config_.defaults.maildir = "~/Maildir";
   config_.defaults.home = "/srv/%domain%/%user%";
@@ -149,7 +148,7 @@ TEST_F(PasswdFileTest, VariablesAreOfTheNameAsItIsWritten) {
   EXPECT_EQ(paths_of("ann"), "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
 }
 
-// Where the mail of somebody else's server lies is nobody's matter here.
+// The place of the mail does not matter for a user on another server.
 TEST_F(PasswdFileTest, WhereMailLiesIsOfNoInterestToWhoHandsItOn) {
   write(
       "ann@example.org:x:5:5::/h::twinloft_next_hop=store1 userdb_mail=mdbox:~/m userdb_chroot=/x\n"
@@ -216,7 +215,7 @@ TEST_F(PasswdFileTest, AFileThatIsBeingWrittenHidesNobody) {
   EXPECT_TRUE(user_of(db->find({"bob", "example.org"}))) << "who is there is there";
   clock_.of_day.seconds += 1;
   EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
-  clock_.of_day.seconds -= 1000;  // a wrong clock defers nobody without an end
+  clock_.of_day.seconds -= 1000;  // with a wrong clock, mail is not deferred without end
   EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
 }
 
@@ -276,7 +275,7 @@ TEST_F(PasswdFileTest, EveryRowIsSeenInItsOrder) {
   EXPECT_EQ(seen, "/users:2 refused\n/users:3 ok\n/users:5 ok userdb_new_thing\n/users:6 refused\n");
 }
 
-// Programs differ in which one they take.
+// Programs differ in the choice between two such lines.
 TEST_F(PasswdFileTest, AUserWhoStandsThereTwiceIsAnError) {
   write("ann@example.org:x:7:7\r\nbob@example.org:x:7:7\r\nann@example.org:x:8:8\r\n");
   auto db = open();
@@ -287,7 +286,7 @@ TEST_F(PasswdFileTest, AUserWhoStandsThereTwiceIsAnError) {
   EXPECT_EQ(user_of(db->find({"bob", "example.org"}))->uid, 7u);
 }
 
-// "/home/ann2" may have become "/home/ann".
+// A line cut after "/home/ann2" could read "/home/ann".
 TEST_F(PasswdFileTest, ALineWithoutItsEndIsNotUsed) {
   write("bob@example.org\nann@example.org:x:7:7::/home/ann");
   auto db = open();

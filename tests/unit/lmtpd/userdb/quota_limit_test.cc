@@ -1,4 +1,4 @@
-// What rows say of quotas, in Dovecot's words and in lmtpd's.
+// Quotas in rows, in Dovecot's syntax and in lmtpd's.
 #include "twinloft/lmtpd/userdb/quota_limit.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What tests of sources and of what stands over them have in common.
+// Common parts of the tests of user sources and of the layers above them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace twinloft::lmtpd {
 
-// nullopt: nobody. Anything else but a user is a failure.
+// nullopt: no such user. Any other result fails the test.
 inline std::optional<User> user_of(const FindResult& found) {
   EXPECT_TRUE(found.has_value()) << found.error().message;
   if (!found || !*found) return std::nullopt;
@@ -32,7 +32,7 @@ inline User user_named(std::string name) {
   return user;
 }
 
-// A table, and what was asked of it.
+// A table of users, with a list of the look-ups.
 class TableSource final : public UserSource {
  public:
   FindResult find(const UserKey& key) override {

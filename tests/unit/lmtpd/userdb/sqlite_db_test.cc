@@ -1,4 +1,4 @@
-// SQLite users: the schema of conf/sqlite, hostile values, and every way in which the database cannot say.
+// SQLite users: the schema of conf/sqlite, hostile values, and every way in which the database cannot answer.
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 
 #include <fmt/format.h>
@@ -44,13 +44,13 @@ class SqliteTest : public ::testing::Test {
     EXPECT_TRUE(db.has_value()) << db.error().message;
     return db ? std::move(*db) : nullptr;
   }
-  // The message of the error that opening with this query gives.
+  // The message of the error when a database is opened with this query.
   std::string open_error(const std::string& query) {
     config_.query = query;
     auto db = open_sqlite_db(config_);
     return db ? std::string() : db.error().message;
   }
-  // The error that a row with these values gives at look-up.
+  // The message of the error when a row with these values is looked up.
   std::string row_error(const std::string& columns) {
     config_.query = "SELECT " + columns + " WHERE :user <> ''";
     auto found = open()->find({"x", ""});
@@ -249,7 +249,7 @@ TEST_F(SqliteTest, MoreThanOneRowIsAnError) {
 TEST_F(SqliteTest, AMissingOrBrokenDatabaseIsAnErrorAndNeverNoUser) {
   config_.path = dir_ / "nothing";
   EXPECT_NE(open_error(config_.query).find(config_.path), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(config_.path));  // and it was not created
+  EXPECT_FALSE(std::filesystem::exists(config_.path));  // and the file was not created
   config_.path = SCHEMA;
   EXPECT_NE(open_error(config_.query).find("not a database"), std::string::npos);
 }
@@ -301,7 +301,8 @@ TEST_F(SqliteTest, AChangedSchemaIsAnErrorAtTheNextLookUp) {
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }
 
-// With "*" the query still runs, and what it yields is not enough: no row is wrong, and who is known goes on.
+// With "*" the query still runs, but the result lacks a column. No row counts as wrong, and known users keep
+// receiving.
 TEST_F(SqliteTest, AColumnThatHasGoneIsNoAnswerAndNamesTheQuery) {
   config_.query = "SELECT * FROM users WHERE user = :address";
   auto db = open();

@@ -1,4 +1,4 @@
-// Lookups in another process: its answers arrive, its end is noticed, and nothing that arrives is trusted.
+// Look-ups in another process: its answers arrive, its end is noticed, and its packets are validated.
 #include "twinloft/lmtpd/userdb/user_process.h"
 
 #include <poll.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What it finds depends on the key alone: the test's memory is not that of the process.
+// The answer depends on the key only, because the process has a copy of the test's memory.
 class Far final : public UserSource {
  public:
   FindResult find(const UserKey& key) override {
@@ -100,8 +100,8 @@ TEST(UserProcess, ItsEndIsAnErrorAndNeverNobody) {
   EXPECT_TRUE(wait.revents & POLLHUP);
 }
 
-// It is stopped, and so says nothing until it is let go on. A machine that is slow makes look-ups fail before
-// that, too, and these are asked for again.
+// The process is stopped and answers nothing until SIGCONT. On a slow machine, look-ups may also fail before
+// the stop, and are repeated.
 TEST(UserProcess, OneThatHangsIsGivenUpAndServesAgainLater) {
   auto process = start(2, 50ms).value();
   auto find = [&](const char* name) {
@@ -131,7 +131,7 @@ TEST(UserProcess, ItEndsWithWhoAsks) {
   auto process = start().value();
   pid_t pid = std::stoi(user_of(process->find({"pid", ""}))->name);
   process.reset();
-  // It is this one's child: gone, or not waited for.
+  // The process is this process's child: either already reaped, or reaped here.
   int status = 0;
   pid_t waited;
   while ((waited = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) {
@@ -176,7 +176,7 @@ TEST(UserWire, EveryPrefixAndEveryChangeIsReadSafely) {
     packet.push_back(std::byte{0});
     EXPECT_FALSE(decode_found(packet));
   }
-  // A user whom nobody may be.
+  // No user may have this uid.
   user.uid = 0;
   EXPECT_FALSE(decode_found(encode_found(UserEntry(user))));
   user.uid = 1, user.home = "/srv/../etc";

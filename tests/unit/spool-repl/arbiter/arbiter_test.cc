@@ -1,4 +1,4 @@
-// The part between the owner's thread and a store.
+// The layer between the owner's thread and a store.
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using core::ArbiterAnswer;
 using core::ArbiterRequest;
 using Outcome = ArbiterAnswer::Outcome;
 
-// Answers when the test says so.
+// A store that answers when the test says so.
 struct SlowStore : Store {
   std::mutex mutex;
   std::condition_variable changed;

@@ -44,7 +44,7 @@ TEST(EtcdMessages, Requests) {
   EXPECT_EQ(login_request("a\"b", "c\\d"), R"({"name":"a\"b","password":"c\\d"})");
 }
 
-// As etcd 3.4.23 of Debian 12 writes them.
+// The output of etcd 3.4.23 of Debian 12.
 constexpr const char* range_found =
     R"({"header":{"cluster_id":"14841639068965178418","member_id":"10276657743932975437",)"
     R"("revision":"2","raft_term":"2"},)"

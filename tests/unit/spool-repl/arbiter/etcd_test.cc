@@ -1,4 +1,4 @@
-// EtcdStore against a server that behaves like etcd, and against one that does not.
+// EtcdStore against a server that behaves like etcd, and against servers that do not.
 #include "etcd.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using core::EpochValue;
 using Outcome = ArbiterAnswer::Outcome;
 
 const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
-// Long where an answer is expected; short where silence is.
+// Long if an answer is expected, short if none is expected.
 constexpr Duration long_time = std::chrono::seconds(9), short_time = std::chrono::milliseconds(250);
 
 FakeReply silence() {
@@ -66,7 +66,7 @@ struct EtcdTest : testing::Test {
   static ArbiterRequest swap(std::optional<EpochValue> from, EpochValue to) {
     return {6, false, std::move(from), to};
   }
-  // An outcome that is not known, said in these words.
+  // Checks that the outcome is unknown, with these words.
   static testing::AssertionResult unknown(const ArbiterAnswer& a, const std::string& words) {
     if (a.outcome != Outcome::unknown)
       return testing::AssertionFailure() << "an outcome: " << static_cast<int>(a.outcome);
@@ -202,14 +202,14 @@ TEST_F(EtcdTest, AnAnswerAfterTheDeadlineIsNotTheNextOnes) {
   late = false;
   set.timeout = long_time;
   s = store(set);
-  // It had been applied all the same; the same attempt again finds that out.
+  // The swap had been applied. The same attempt finds this out.
   ArbiterAnswer a = s->perform(swap(std::nullopt, one));
   EXPECT_EQ(a.outcome, Outcome::refused);
   EXPECT_EQ(a.current, one);
   EXPECT_EQ(s->perform(swap(one, two)).outcome, Outcome::granted);
 }
 
-// The swap is done, and the answer is cut at every place: never a refusal, never a success.
+// The swap is done, and its answer is cut at every byte. The outcome is never refused and never granted.
 TEST_F(EtcdTest, CutAnswersAreUnknown) {
   FakeEtcd etcd;
   std::size_t keep = 0, whole = 0;
@@ -343,7 +343,7 @@ TEST_F(EtcdTest, LogsInAndRenewsTheToken) {
   ++etcd.logins;  // the token is no longer valid
   EXPECT_EQ(s->perform(swap(one, two)).outcome, Outcome::granted);
   EXPECT_EQ(etcd.logins, 3);
-  // The password is read when it is needed.
+  // The password is read again for each login.
   etcd.password = "changed";
   write("password", "changed");
   ++etcd.logins;
@@ -366,7 +366,7 @@ TEST_F(EtcdTest, ATokenThatIsNeverGoodEnoughEndsTheTry) {
   EXPECT_EQ(server.seen().size(), 2u) << "a token that is new is not renewed";
 }
 
-// As the gateways of some versions do when the token is stale.
+// Some versions of the gateway close the connection if the token is stale.
 TEST_F(EtcdTest, RenewsTheTokenWhereTheConnectionIsClosed) {
   FakeEtcd etcd;
   etcd.user = "spool";
@@ -424,7 +424,7 @@ TEST_F(EtcdTest, FilesThatCanNotBeUsed) {
 
 TEST_F(EtcdTest, NoTlsOnTheOtherSide) {
   FakeServer server([](const SeenRequest&) { return FakeReply{http_answer(200, "{}")}; });
-  // The fake reads the handshake for a request that never ends, so silence is what there is.
+  // The fake server reads the handshake as a request without an end, so it never answers.
   EXPECT_TRUE(unknown(store(settings({server.url("https")}, short_time))->perform(read()),
                       "no answer from 1 endpoint: " + server.url("https") + ": TLS: "));
   EXPECT_TRUE(server.seen().empty());

@@ -1,4 +1,4 @@
-// An HTTP server that does what the test says, down to the bytes, and a model of etcd's key to put behind it.
+// An HTTP server whose answers the test sets byte by byte, and a model of etcd's key to use with it.
 #pragma once
 
 #include <condition_variable>
@@ -18,11 +18,11 @@ struct SeenRequest {
 };
 
 struct FakeReply {
-  std::string bytes;           // sent as they are, and then the connection is closed ...
-  bool keep_alive = false;     // ... or not
-  bool silent_before = false;  // nothing is sent until the client has gone
-  bool trickle = false;        // one byte a packet
-  bool endless = false;        // `bytes` again and again until the client has gone
+  std::string bytes;           // sent unchanged; then the connection is closed ...
+  bool keep_alive = false;     // ... or kept
+  bool silent_before = false;  // sends no byte until the client disconnects
+  bool trickle = false;        // one byte in each packet
+  bool endless = false;        // sends `bytes` repeatedly until the client disconnects
 };
 
 std::string http_answer(unsigned status, const std::string& body, const std::string& more = "");
@@ -48,17 +48,17 @@ class FakeServer {
 
 using loopback::closed_port;
 
-// Keys in memory, behind range, txn and authenticate.
+// A model of etcd in memory, with range, txn and authenticate.
 struct FakeEtcd {
-  std::optional<std::string> value;  // of the one key
-  std::string key;                   // of the last request
+  std::optional<std::string> value;  // the value of the only key
+  std::string key;                   // the key of the last request
   std::string cluster = "1234567890";
-  std::string user, password;  // not empty: logging in is needed
+  std::string user, password;  // if not empty, clients must log in
   int logins = 0;
   std::string token() const { return "token-" + std::to_string(logins); }
 
   FakeReply operator()(const SeenRequest& r);
-  std::string answer(const SeenRequest& r);  // the body, for a good request
+  std::string answer(const SeenRequest& r);  // the body of the answer to a good request
 };
 
 }  // namespace twinloft::repl::arbiter

@@ -1,5 +1,5 @@
-// The CIB's fields as Pacemaker 2.1.5 of Debian 12 writes them (taken from a cluster of two nodes), and the
-// store on a model of the CIB. The real programs have their own test, tests/e2e/arbiter_pacemaker.
+// The CIB's fields as Pacemaker 2.1.5 of Debian 12 writes them, from a cluster of two nodes, and the store on
+// a model of the CIB. tests/e2e/arbiter_pacemaker tests the real programs.
 #include "pacemaker.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using Outcome = ArbiterAnswer::Outcome;
 const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 const std::string set_id = "twinloft-0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff", property = set_id + "-epoch";
 
-// A node's state as Pacemaker 2.1 writes it, with elements within.
+// A node's state as Pacemaker 2.1 writes it, with nested elements.
 std::string node_state(int id, bool online, const char* origin, const char* join, const char* expected) {
   return fmt::format(
       R"(<node_state id="{0}" uname="n{0}" in_ccm="{1}" crmd="{2}" )"
@@ -32,14 +32,14 @@ const std::string first_lost = node_state(2, true, "do_state_transition", "membe
 const std::string first_fenced = node_state(2, true, "do_state_transition", "member", "member") +
                                  node_state(1, false, "send_stonith_update", "down", "down");
 
-// A CIB that takes patches as cibadmin does, and programs that talk to it.
+// A CIB that accepts patches like cibadmin, and the programs that access it.
 struct FakeCluster {
   std::uint64_t epoch = 7, updates = 3;
   std::string quorum = "1", more, nodes = both_online, name = "n1";
   std::optional<std::string> value;
-  std::function<void()> before_patch;  // somebody else is quicker
+  std::function<void()> before_patch;  // another program changes the CIB first
   int query_exit = 0, lost_patches = 0, patches = 0;
-  bool answer_lost = false;  // the patch is applied, and the program does not say so
+  bool answer_lost = false;  // the patch is applied, but the program reports no success
 
   std::string xml() const {
     auto escaped = [](std::string text) {
@@ -212,7 +212,7 @@ TEST_F(PacemakerTest, ALostNodeMustBeFencedFirst) {
   EXPECT_EQ(store->perform(swap(two, alone)).outcome, Outcome::granted);
 }
 
-// Its process has died, or its disk: the cluster vouches for the node, and there is nothing to fence.
+// The replica's process or disk has failed. Its node is a member of this partition, so no fencing is needed.
 TEST_F(PacemakerTest, AMemberOfThisPartitionMayBeDropped) {
   EpochValue one = value(1, 1), alone = value(2, 1, set_of(1));
   cluster.value = encode_value(volume, one);
@@ -225,7 +225,7 @@ TEST_F(PacemakerTest, AMemberOfThisPartitionMayBeDropped) {
   EXPECT_EQ(cluster.patches, 1);
 }
 
-// The cable was cut before the value was written, and corosync noticed after it.
+// The cable was cut before the value was written, and corosync noticed it only afterwards.
 TEST_F(PacemakerTest, ANodeThatTurnsOutToBeLostMustBeFencedFirst) {
   EpochValue one = value(1, 2), alone = value(3, 2, set_of(2));
   cluster.value = encode_value(volume, one);

@@ -18,7 +18,7 @@ core::EpochValue sample() {
           Uuid::parse("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee").value()};
 }
 
-// What lies in a store today must be readable tomorrow. TWINLOFT_GOLDEN_WRITE=1 writes the file instead.
+// A later release must be able to read today's values. TWINLOFT_GOLDEN_WRITE=1 writes the file instead.
 TEST(ArbiterValue, Golden) {
   std::string path = std::string(TWINLOFT_GOLDEN_DIR) + "/arbiter-value.json";
   if (std::getenv("TWINLOFT_GOLDEN_WRITE")) {

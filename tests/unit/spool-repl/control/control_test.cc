@@ -49,7 +49,7 @@ struct ControlTest : testing::Test {
     EXPECT_TRUE(started) << started.error().message;
     return server;
   }
-  // The client blocks, so it runs beside the loop.
+  // The client blocks, so it runs in its own thread.
   Result<std::string> ask_beside(const std::string& command, Duration timeout = std::chrono::seconds(20)) {
     Result<std::string> out = fail(Errc::internal, "not asked");
     bool done = false;
@@ -103,7 +103,7 @@ TEST_F(ControlTest, AnEmptyAnswerIsAnAnswer) {
 
 TEST_F(ControlTest, AnAnswerLargerThanTheSocketTakesAtOnce) {
   auto server = serve();
-  EXPECT_EQ(ask_beside("long").value().size(), (3u << 20) + 1);  // with the end of its line
+  EXPECT_EQ(ask_beside("long").value().size(), (3u << 20) + 1);  // including the line end of the answer
 }
 
 TEST_F(ControlTest, ByteByByteIsAsGoodAsWhole) {
@@ -137,11 +137,11 @@ TEST_F(ControlTest, CallersThatSayNothingDoNotDisturb) {
   auto server = serve();
   std::vector<Fd> silent;
   for (int i = 0; i < 5; ++i) silent.push_back(connect_raw());
-  silent.pop_back();  // one hangs up without a word
+  silent.pop_back();  // one caller disconnects without a command
   EXPECT_EQ(ask_beside("status").value(), "you said status\n");
 }
 
-// More of them than there are places, and more than the kernel keeps in its queue.
+// More callers than the server has places, and more than the kernel queues.
 TEST_F(ControlTest, SilentCallersKeepNobodyOut) {
   auto server = serve();
   std::vector<Fd> silent;
@@ -154,7 +154,7 @@ TEST_F(ControlTest, SilentCallersKeepNobodyOut) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(ask_beside("again").value(), "you said again\n");
 }
 
-// The one that waits for its answer is no silent one.
+// A caller that waits for its answer does not count as silent.
 TEST_F(ControlTest, SilentCallersTakeNobodysAnswer) {
   Server::Reply later;
   Server server(*loop, path, [&](const std::string&, Server::Reply reply) { later = std::move(reply); });
@@ -172,7 +172,7 @@ TEST_F(ControlTest, SilentCallersTakeNobodysAnswer) {
   EXPECT_EQ(hear_until_closed(waiting), "promoted\nend ok\n");
 }
 
-// A caller that reads nothing of its answer is no better.
+// A caller that does not read its answer is treated like a silent caller.
 TEST_F(ControlTest, CallersThatDoNotReadTakeNobodysAnswer) {
   Server::Reply later;
   Server server(*loop, path, [&](const std::string& c, Server::Reply reply) {
@@ -228,7 +228,7 @@ TEST_F(ControlTest, AServerThatEndsAnswersThoseThatWait) {
   EXPECT_EQ(hear_until_closed(silent), "end error unavailable the volume is no longer served\n");
 }
 
-// A server of the test's own, which does what it likes with each connection.
+// A server that the test controls for each connection.
 struct Scripted {
   Fd listener;
   explicit Scripted(const std::string& path) : listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -249,7 +249,7 @@ struct Scripted {
 };
 
 TEST_F(ControlTest, AnAnswerThatEndsEarlyIsNoSuccess) {
-  ASSERT_NE(std::signal(SIGPIPE, SIG_DFL), SIG_ERR);  // as a command starts
+  ASSERT_NE(std::signal(SIGPIPE, SIG_DFL), SIG_ERR);  // as in the program
   Scripted server(path);
   for (std::string_view whole :
        {std::string_view("demoted\nend ok\n"), std::string_view("end error conflict no\n")})
@@ -267,7 +267,7 @@ TEST_F(ControlTest, AnAnswerThatEndsEarlyIsNoSuccess) {
   peer.join();
 }
 
-// Whatever an answer holds, it is not its own end.
+// An answer may contain any text, even text like its own end.
 TEST_F(ControlTest, AnAnswerThatLooksLikeItsEnd) {
   Server server(*loop, path, [](const std::string& c, Server::Reply reply) {
     if (c == "a") return reply(std::string("end error io x\n"));
@@ -280,10 +280,10 @@ TEST_F(ControlTest, AnAnswerThatLooksLikeItsEnd) {
   EXPECT_EQ(error.error().message, "two end ok ");
 }
 
-// As somebody without rights: system calls by number change one thread only.
+// Asks as an unprivileged user. Raw system calls change the user of one thread only.
 TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
   constexpr uid_t nobody = 65534;
-  if (::geteuid() != 0) return;  // only root can become somebody else
+  if (::geteuid() != 0) return;  // only root can change its user
   ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
   auto ask_as_nobody = [&](const std::string& command) {
     Result<std::string> out = fail(Errc::internal, "not asked");
@@ -303,7 +303,7 @@ TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
   {
     Server crowded(*loop, path, handler, Access{.everybody = true, .group = {}});
     ASSERT_TRUE(crowded.start());
-    Fd root = connect_raw();  // which has not said its command yet
+    Fd root = connect_raw();  // it has not sent its command yet
     std::vector<Fd> silent;
     std::atomic<bool> done = false;
     std::thread crowd([&] {
@@ -362,7 +362,7 @@ TEST_F(ControlTest, ADeadServersSocketIsReplaced) {
   EXPECT_EQ(ask_beside("status").value(), "you said status\n");
 }
 
-// Somebody has cleaned up, and another process listens under the same path by then.
+// The socket's path was removed, and another process listens there.
 TEST_F(ControlTest, AnotherServersSocketOutlivesThisServer) {
   auto server = serve();
   ASSERT_EQ(::unlink(path.c_str()), 0);
