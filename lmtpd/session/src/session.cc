@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t queued_bytes = 512;
 }
 
-// The two lists take turns, so that a command costs no memory of its own. A burst of refusals gives its back.
+// The two lists are swapped, so that a command allocates no list. The memory of a burst of refusals is freed.
 void Session::take_actions(Actions& out) {
   replies_unsent_ += std::exchange(replies_pending_, 0);
   out.clear();
@@ -25,7 +25,7 @@ void Session::take_actions(Actions& out) {
 
 // ---- replies
 
-// Behind what is to be sent already, where nothing else is to be done between the two.
+// Appends to the last action if that is SendBytes, to save a write.
 template <class Append>
 void Session::send(Append append) {
   if (actions_.empty() || !std::holds_alternative<SendBytes>(actions_.back()))
@@ -43,7 +43,7 @@ void Session::reply(int code, std::string_view enhanced, std::string_view text) 
   send([&](std::string& bytes) { append_reply(bytes, code, enhanced, text); });
 }
 
-// A client that only ever errs is not worth a connection.
+// A client that sends only bad commands loses its connection.
 void Session::bad(const Reply& r) {
   reply(r);
   if (++bad_commands_ >= config_.bad_commands_max) close_with(421, "4.7.0", "Too many bad commands");
@@ -67,8 +67,8 @@ void Session::refuse(Refused::What what, std::string_view address, const Reply& 
   reply(r);
 }
 
-// Between two transactions, where an MTA loses nothing by it: it opens another connection for the next
-// message.
+// Checked between two transactions only: there an MTA loses nothing, and opens another connection for the
+// next message.
 bool Session::refused_too_much() {
   if (refused_ < config_.refused_max) return false;
   close_with(421, "4.7.0", "Too many refused senders and recipients");
@@ -84,7 +84,7 @@ void Session::close_with(int code, std::string_view enhanced, std::string_view t
   end_silently();
 }
 
-// Where no reply can be sent: TLS has not begun, and clear text has ended.
+// During the handshake no reply can be sent: clear text has ended, and TLS has not begun.
 void Session::end_silently() {
   state_ = Closed{};
   holds_back_ = false;
@@ -128,13 +128,13 @@ void Session::drain() {
   leave_if_drained();
 }
 
-// In a handshake, or in a chunk that is skipped, no reply can be sent: it is the next command's turn.
+// No reply can be sent in a handshake or in a chunk that is skipped. The next command line is awaited first.
 void Session::leave_if_drained() {
   if (leaving_ != Leaving::no && is<AtCommand>() && !transaction_) leave();
 }
 
-// What may be said before a TLS that is required. BDAT is there too, since its data has to be skipped before
-// it is refused.
+// The commands accepted in clear text while TLS is required. BDAT is among them because its data must be
+// skipped before it is refused.
 template <class C>
 constexpr bool in_clear_too = std::is_same_v<C, Lhlo> || std::is_same_v<C, StartTls> ||
                               std::is_same_v<C, Noop> || std::is_same_v<C, Quit> || std::is_same_v<C, Bdat>;
@@ -147,7 +147,7 @@ void Session::execute(std::string_view line) {
     if (is_mail(line) || is_rcpt(line))
       tell_refusal(is_mail(line) ? Refused::What::sender : Refused::What::recipient, line, command.error());
     bad(command.error());
-    // Where its data ends, and commands begin, is anybody's guess: what follows is not looked at.
+    // Data and commands that follow cannot be told apart, so the connection closes.
     if (is_bdat(line)) close_with(421, "4.5.4", "BDAT without a size: its data cannot be told from commands");
     return;
   }
@@ -248,7 +248,8 @@ void Session::on(const Rcpt& c) {
   if (!transaction_ || transaction_->message)
     tell_refusal(Refused::What::recipient, c.to.text, transaction_ ? chunks_first() : mail_first());
   if (!transaction_) {
-    // More than a message can have, and nobody has sent them ahead of a reply to MAIL.
+    // More recipients than a message can have: a pipelining client does not send that many before it reads
+    // the reply to MAIL.
     if (mail_refused_ && ++refused_recipients_ > config_.recipients_max) return bad(mail_first());
     return no_sender();
   }
@@ -270,26 +271,27 @@ void Session::on(const Rcpt& c) {
 
 // ---- questions
 
-// Returns what its answer will be about, empty. It is made where it stays: a Recipient has a dozen strings.
+// Returns the empty subject of the question for the caller to fill. It is made in place, because moving a
+// Recipient moves a dozen strings.
 template <class About, class Kind>
 About& Session::ask(Kind&& question) {
   actions_.emplace_back(std::in_place_type<Ask>, ++questions_, std::forward<Kind>(question));
   return state_.emplace<Asking>(questions_).subject.template emplace<About>();
 }
 
-// Where no such question is open the client is gone, or the server leaves.
+// If the question is not open, the client has disconnected or the server is stopping.
 void Session::answer(QuestionId id, Answer&& given) {
   Asking* asking = in<Asking>();
   if (!asking || asking->id != id) return;
   Subject subject = std::move(asking->subject);
   state_.emplace<AtCommand>();
   std::visit([this](auto& about, auto& found) { go_on(std::move(about), std::move(found)); }, subject, given);
-  if (is<Asking>()) return;  // another question came of it
+  if (is<Asking>()) return;  // the answer led to another question
   if (leaving_ == Leaving::when_nothing_is_pending) return leave();
   resume();
 }
 
-// `user` null: there is no such user. `mailbox` null: it was not looked at.
+// `user` null: there is no such user. `mailbox` null: the mailbox was not checked.
 Verdict Session::judge_recipient(const Recipient& pending, Result<const User*> user,
                                  const MailboxState* mailbox) const {
   RecipientFacts facts{.user = std::move(user), .mailbox = mailbox, .over_quota = config_.over_quota};
@@ -338,7 +340,7 @@ void Session::accept(Recipient&& recipient) {
   reply(250, "2.1.5", "Ok");
 }
 
-// What it takes until its reply is sent, in the queue of deliveries too.
+// Charges the memory that the recipient needs until its reply is sent, including the queue of deliveries.
 bool Session::charge_for(const Recipient& r) {
   std::size_t bytes = sizeof r + reply_line_bytes_max + queued_bytes;
   for (const std::string* text :
@@ -351,11 +353,11 @@ bool Session::charge_for(const Recipient& r) {
 void Session::on(const Data&) {
   if (!transaction_) {
     no_sender();
-    mail_refused_ = false;  // DATA is the last of what is sent ahead
+    mail_refused_ = false;  // DATA is the last command that a client pipelines
     return;
   }
-  // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a
-  // client that pipelines could not know.
+  // RFC 2033 section 4.2: replies are per accepted recipient. Not counted as a bad command, because a
+  // pipelining client sends DATA before it knows.
   if (transaction_->envelope->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
   if (transaction_->message) return within_chunks();
   state_ = InData{};
@@ -368,8 +370,8 @@ void Session::begin_message() {
   actions_.emplace_back(BeginBody{transaction_->announced_size});
 }
 
-// A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it counts as a
-// command.
+// A refused chunk is skipped before its reply (RFC 3030 section 2), so that its bytes are not read as
+// commands.
 void Session::on(const Bdat& c) {
   std::optional<Reply> refusal;
   if (lacks_tls())
@@ -387,7 +389,7 @@ void Session::on(const Bdat& c) {
   if (c.size == 0) chunk_complete();
 }
 
-// What the client has sent behind it in clear is thrown away: it could be somebody else's, put in on the way.
+// Clear text behind STARTTLS is discarded: an attacker on the path may have injected it.
 void Session::on(const StartTls&) {
   if (client_.tls == TlsPolicy::none) return bad(make_reply(502, "5.5.1", "TLS is not configured"));
   if (!tls_.empty()) return bad(make_reply(503, "5.5.1", "TLS is in use already"));
@@ -407,7 +409,7 @@ void Session::tls_started(std::string how) {
   leave_if_drained();
 }
 
-// From here on it is another client's session.
+// XCLIENT starts a new session for another client.
 void Session::on(const Xclient& c) {
   if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XCLIENT is not for this client"));
   if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: XCLIENT comes before MAIL"));

@@ -17,8 +17,8 @@ bool Session::has_body_to_pass_on() const {
   return std::ranges::any_of(actions_, [](const Action& a) { return std::holds_alternative<BodyBytes>(a); });
 }
 
-// Of a message that is given up nothing more is passed on. A list never holds bytes of two messages: a
-// recipient is asked for between them.
+// Removes all body bytes from the list: the message is refused. The list never holds bytes of two messages,
+// because the question about a recipient comes between them.
 void Session::withhold_body() {
   std::erase_if(actions_, [](const Action& a) { return std::holds_alternative<BodyBytes>(a); });
 }
@@ -45,8 +45,8 @@ void Session::look_at_body(ByteSpan piece) {
   transaction_->message->header.feed(piece);
 }
 
-// Too much of a message, or still its header? Of two limits that its last bytes have passed the lower one was
-// first: what is said depends on no split.
+// If the message has passed both limits, the lower one decides the reply. So the reply does not depend on how
+// the input was split.
 void Session::judge_sizes() {
   const Message& message = *transaction_->message;
   if (message.header.bytes() > config_.header_bytes_max &&
@@ -70,8 +70,8 @@ void Session::take_chunk(ByteSpan& input) {
   if (chunk.command.size == 0) chunk_complete();
 }
 
-// RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was
-// refused, and none where there is no such recipient; a client counts on it. Any other chunk has one.
+// RFC 2033 section 4.3: the last chunk gets one reply per accepted recipient, even if an earlier chunk was
+// refused. Without accepted recipients it gets none. Any other chunk gets one reply.
 void Session::chunk_complete() {
   const InChunk chunk = std::move(*in<InChunk>());
   state_ = AtCommand{};
@@ -98,7 +98,7 @@ void Session::body_failed(const Reply& r) {
   actions_.emplace_back(AbortBody{});
   Delivering* now = in<Delivering>();
   if (!now) return;
-  // The owner found out after the end of the data: nobody has been asked to deliver what is not there.
+  // The owner's storage failed after the end of the data. The message must not be delivered.
   std::erase_if(actions_, [](const Action& a) { return std::holds_alternative<Deliver>(a); });
   finish_transaction(std::vector<std::optional<Reply>>(now->results.size(), r));
   resume();
@@ -121,9 +121,8 @@ void Session::delivery_done(std::size_t recipient, const Reply& r) {
   resume();
 }
 
-// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands. Called
-// from within process() for a message that was refused while it arrived: going on with kept input is for the
-// callers outside of it.
+// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands. Does not
+// resume kept input, because process() calls this for a message that was refused while it arrived.
 void Session::finish_transaction(std::vector<std::optional<Reply>> results) {
   for (const auto& result : results) reply(*result);
   if (const auto& refusal = transaction_->message->refusal)
@@ -131,7 +130,7 @@ void Session::finish_transaction(std::vector<std::optional<Reply>> results) {
   bad_commands_ = 0;
   refused_ = 0;
   said_.origin = {};
-  transaction_->message.reset();  // its owner has it, or it was given up
+  transaction_->message.reset();  // the owner has taken it, or it was refused
   reset_transaction();
   state_ = AtCommand{};
   if (leaving_ == Leaving::when_nothing_is_pending) leave();

@@ -1,4 +1,4 @@
-// What a client sends, cut into command lines and parts of messages.
+// Splits the client's input into command lines and parts of messages.
 #include <strings.h>
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace twinloft::lmtpd {
 
-// Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what
-// comes behind it.
+// Commands are read in small portions, because unprocessed input is kept in memory. Bytes of a message are
+// passed on at once, so they are read in large portions.
 std::size_t Session::wants() const {
   static_assert(command_line_bytes_max < waiting_input_max,
                 "a line that is too long differs from a line that has not ended");
@@ -40,8 +40,7 @@ void Session::receive(ByteSpan bytes) {
   if (!pending) resume();
 }
 
-// Goes on with input that was kept. The spans of body bytes point into it, so it is not moved before the next
-// event.
+// Processes kept input. Spans of body bytes point into it, so the buffer is not moved before the next event.
 void Session::resume() {
   ByteSpan input = kept_.rest();
   if (input.empty() || is<Closed>()) return;
@@ -79,8 +78,8 @@ void Session::process(ByteSpan& input) {
   }
 }
 
-// One command line; false: it is not complete yet. Only CR LF ends one (RFC 5321 section 2.3.8): what stands
-// behind a bare LF is of the same line, and is never executed.
+// Takes one command line; false: the line is not complete yet. Only CR LF ends a line (RFC 5321 section
+// 2.3.8). Text behind a bare LF belongs to the same line and is never executed.
 bool Session::take_line(ByteSpan& input) {
   if (skipped_line_) return skip_line(input);
   const void* found = std::memchr(input.data(), '\n', input.size());
@@ -96,7 +95,8 @@ bool Session::take_line(ByteSpan& input) {
   return true;
 }
 
-// At once, so that a person who types does not wait for nothing; the rest of the line gets no reply.
+// Refuses the line before its end arrives, so that a person who types gets the reply at once. The remaining
+// bytes of the line get no reply.
 bool Session::refuse_line(ByteSpan& input, std::string_view why) {
   skipped_line_ = SkippedLine{};
   bool bdat = is_bdat(as_text(input.first(std::min(input.size(), command_line_bytes_max))));

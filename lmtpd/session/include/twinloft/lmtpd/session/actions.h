@@ -1,8 +1,8 @@
-// What a session wants done: a list, carried out from its first item to its last.
+// The actions of a session: a list that the owner carries out in order.
 //
-// Of one message: BeginBody, then BodyBytes as often as need be, then Deliver or AbortBody. After Ask or
-// Deliver nothing follows before the owner has answered, but AbortBody, SendBytes and Close where the session
-// ends.
+// One message is BeginBody, then any number of BodyBytes, then Deliver or AbortBody. After Ask or Deliver, no
+// action follows until the owner has answered. If the session ends meanwhile, AbortBody, SendBytes and Close
+// may follow.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ struct SendBytes {
   std::string bytes;
 };
 
-// What was refused, for the log.
+// A refusal, for the log.
 struct Refused {
   enum class What { sender, recipient, message, connection };
   What what = What::recipient;
-  std::string id;      // of the transaction; empty: there is none
+  std::string id;      // of the transaction; empty: no transaction
   std::string client;  // its address
   std::string from;
-  std::string to;  // a message's first recipient
+  std::string to;  // for a message: its first recipient
   Reply reply;
 };
 
 // A message starts.
 struct BeginBody {
-  std::uint64_t size_hint = 0;  // what SIZE announced; 0: it did not
+  std::uint64_t size_hint = 0;  // as announced by SIZE; 0: not announced
 };
 
 // The next bytes of the message. At least one piece; valid until the session's next event.
@@ -43,31 +43,32 @@ struct BodyBytes {
   std::vector<ByteSpan> pieces;
 };
 
-// The message is to be forgotten: it is too large, the owner cannot keep it, or the client left.
+// The owner discards the message: it is too large, it cannot be stored, or the client disconnected.
 struct AbortBody {};
 
-// To be answered with Session::answer().
+// The owner answers with Session::answer().
 struct Ask {
   QuestionId id = 0;
   Question question;
 };
 
-// The message is complete. Session::delivery_done() for each recipient, in any order.
+// The message is complete. The owner calls Session::delivery_done() for each recipient, in any order.
 struct Deliver {
   std::shared_ptr<const Envelope> envelope;
 };
 
-// Once everything before it was sent. Then Session::tls_started(), or the connection's end.
+// The owner starts the TLS handshake when all earlier bytes are sent. If the handshake succeeds, the owner
+// calls Session::tls_started(). Otherwise it closes the connection.
 struct BeginTls {};
 
-// Once everything before it was sent.
+// The owner closes the connection when all earlier bytes are sent.
 struct Close {};
 
 using Action = std::variant<SendBytes, Refused, BeginBody, BodyBytes, AbortBody, Ask, Deliver, BeginTls,
                             Close>;
 using Actions = std::vector<Action>;
 
-// One function object of several, for std::visit.
+// Combines several function objects into one, for std::visit.
 template <class... Fs>
 struct Visitor : Fs... {
   using Fs::operator()...;

@@ -1,5 +1,5 @@
-// Input that a session has and has not looked at yet. What is looked at stays where it is until the next
-// event, since the bytes of a message are passed on as spans into it.
+// Input that a session has received and not yet processed. Processed bytes stay in place until the next
+// event, because body bytes are passed on as spans into this buffer.
 #pragma once
 
 #include <algorithm>
@@ -17,20 +17,21 @@ class KeptInput {
   bool empty() const { return size() == 0; }
   std::size_t memory() const { return bytes_.capacity(); }  // bytes held, used or not
 
-  // Instead of what there was.
+  // Replaces the content.
   void assign(ByteSpan bytes) {
     bytes_.assign(bytes.begin(), bytes.end());
     begin_ = 0;
   }
-  // Ends every span into it. It is compacted before it grows: what was looked at is of no more use.
+  // Invalidates all spans. Removes processed bytes first, so that the buffer grows less.
   void append(ByteSpan bytes) {
     bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(begin_));
     begin_ = 0;
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
-  // All but the last `left` bytes were looked at.
+  // Marks all but the last `left` bytes as processed.
   void leave(std::size_t left) { begin_ = bytes_.size() - std::min(left, size()); }
-  // Ends every span into it. One burst must not cost its memory for as long as the connection lives.
+  // Invalidates all spans. Frees a large buffer, so a burst does not hold memory until the connection
+  // ends.
   void forget() {
     bytes_.clear();
     begin_ = 0;
@@ -38,10 +39,10 @@ class KeptInput {
   }
 
  private:
-  static constexpr std::size_t memory_max = 4 * 1024;  // that is held while nothing is kept
+  static constexpr std::size_t memory_max = 4 * 1024;  // bytes held while the buffer is empty
 
   std::vector<std::byte> bytes_;
-  std::size_t begin_ = 0;  // of what was not looked at
+  std::size_t begin_ = 0;  // of the unprocessed bytes
 };
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,5 @@
-// The memory of all messages together: while they arrive, of their recipients, and as the input of agents.
-// Another budget is for their space on the disk before the delivery.
+// The memory budget of all messages together: arriving messages, their recipients, and the input of agents.
+// Disk space of messages before delivery has a budget of its own.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,8 @@ namespace twinloft::lmtpd {
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
-  // False: not enough is left, and nothing is taken. spare: bytes that must be left for others.
+  // False: not enough is left, and nothing is taken. spare: bytes that must stay free for other users of the
+  // budget.
   bool take(std::uint64_t bytes, std::uint64_t spare = 0) {
     std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
     if (before + bytes + spare <= bytes_max_) return true;
@@ -28,7 +29,7 @@ class MemoryBudget {
   std::atomic<std::uint64_t> used_{0};
 };
 
-// A part of a budget, which the destructor gives back. The budget must outlive it.
+// A part of a budget. The destructor gives the part back. The budget must outlive the charge.
 class MemoryCharge {
  public:
   MemoryCharge() = default;

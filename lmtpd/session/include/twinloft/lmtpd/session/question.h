@@ -1,12 +1,11 @@
 // What a session asks its owner, and how the owner answers.
 //
-// A command whose reply needs what the session does not know asks one question, with a number of its own, and
-// the session waits: it looks at no further input until Session::answer() gets that number. An answer to
-// another number is late, and is ignored. The client may have left, or the server may be leaving.
+// A command may need facts that the session does not have. The session then asks one numbered question, and
+// processes no input until Session::answer() gets this number. An answer with another number is late, and is
+// ignored: the client may have disconnected, or the server may be stopping.
 //
-// A new kind of question is one alternative of each of the two lists, and one of Session's list of what it
-// continues with (Session::Subject). Questions and answers are matched by their types, so a kind that nobody
-// carries out does not compile.
+// A new kind of question needs an alternative in Question, in Answer and in Session::Subject. Questions and
+// answers are matched by type, so an unhandled kind does not compile.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +17,17 @@
 
 namespace twinloft::lmtpd {
 
-// Of one session: they count from 1, and none is used twice.
+// Numbers count from 1 in each session. No number is used twice.
 using QuestionId = std::uint64_t;
 
-// Whether the mailbox of a user who has limits takes a message.
+// Whether the mailbox of a user with limits has room for a message.
 struct MailboxQuestion {
   User user;
   std::string detail;
-  std::uint64_t size = 0;  // of the message, as MAIL has announced it; 0: it has not
+  std::uint64_t size = 0;  // of the message, as announced by MAIL; 0: not announced
 };
 
-// Who a recipient is; then, where the verdict is LookAtMailbox, the state of the mailbox.
+// First: who the recipient is. Then, if the verdict is LookAtMailbox: the state of the mailbox.
 using Question = std::variant<LookupRequest, MailboxQuestion>;
 using Answer = std::variant<LookupResult, MailboxState>;
 

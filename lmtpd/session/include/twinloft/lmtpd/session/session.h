@@ -6,13 +6,13 @@
 //   envelope ──BDAT LAST──▶ chunk ──last byte──▶ delivering
 //   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
-// If TLS is required, only LHLO, NOOP, QUIT and STARTTLS are accepted without it (RFC 3207 section 4). After
-// the handshake, everything that the client has sent in clear is discarded (section 4.2): its name, and the
+// If TLS is required, only LHLO, NOOP, QUIT and STARTTLS are accepted in clear text (RFC 3207 section 4). The
+// handshake discards everything that the client sent in clear text (section 4.2): its name, and the
 // attributes of XCLIENT.
 //
-// The owner calls an event function, then performs the list of take_actions() in its order. Replies are
-// strictly in the order of the commands: while a question or deliveries are pending, input is kept, and not
-// processed. So a client may send ahead, as PIPELINING (RFC 2920) allows.
+// The owner calls an event function, then performs the list of take_actions() in order. Replies are in the
+// order of the commands: while a question or deliveries are pending, input is kept and not processed. So a
+// client may send commands ahead, as PIPELINING (RFC 2920) allows.
 #pragma once
 
 #include <cstdint>
@@ -39,24 +39,24 @@ namespace twinloft::lmtpd {
 struct SessionConfig {
   std::string hostname;
   std::uint64_t message_bytes_max = 50u << 20;
-  std::uint64_t header_bytes_max = 1u << 20;  // a longer header: 552 5.3.4 for each recipient, at the
-                                              // message's end
+  // A longer header gets 552 5.3.4 for each recipient, at the end of the message.
+  std::uint64_t header_bytes_max = 1u << 20;
   std::uint32_t recipients_max = 1000;
   std::uint32_t bad_commands_max = 20;  // since the last complete transaction; then 421 4.7.0
-  // Senders and recipients that were refused permanently since the last accepted recipient or complete
-  // message. Then 421 4.7.0, between two transactions.
+  // Senders and recipients refused permanently since the last accepted recipient or complete message. Beyond
+  // the limit: 421 4.7.0, between two transactions.
   std::uint32_t refused_max = 100;
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
-  MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up:
-                                        // 452 4.3.1 for a recipient
+  // For envelopes, which the budget must outlive. Null: no limit. If used up: 452 4.3.1 for a recipient.
+  MemoryBudget* memory = nullptr;
   OverQuota over_quota = OverQuota::reject;
-  // Whether that user's mailbox is to be looked at before a message; null: none is.
+  // Whether the mailbox of this user is checked before a message is accepted; null: never.
   std::function<bool(const User&)> has_limits = {};
-  // The refusal of this sender and recipient by the user's agent. null: none.
+  // The refusal of this sender and recipient by the user's agent; null: never.
   std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
-  std::function<bool(const User&)> takes_utf8 = {};  // whether that user's address may be beyond ASCII; null:
-                                                     // always
+  // Whether the address of this user may have characters beyond ASCII; null: always.
+  std::function<bool(const User&)> takes_utf8 = {};
 };
 
 enum class TlsPolicy { none, offered, required };
@@ -74,45 +74,46 @@ class Session {
 
   void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
-  // The answer to the question of that number. Ignored if that question is not open.
+  // The answer to question `id`. Ignored if this question is not open.
   void answer(QuestionId id, Answer&& given);
-  // The message cannot be stored (memory, disk). The rest of it is skipped, and every recipient gets this
-  // reply.
+  // The message cannot be stored (memory, disk). Its remaining bytes are skipped, and every recipient gets
+  // this reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
   // The handshake has succeeded. how: for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384".
-  // Input that was sent in clear is discarded (RFC 3207 section 4.2, CVE-2011-0411).
+  // Input that was sent in clear text is discarded (RFC 3207 section 4.2, CVE-2011-0411).
   void tls_started(std::string how);
   // As idle_timeout(), for a client that sends, but has taken too long for a message.
   void transaction_timeout();
-  void idle_timeout();  // 421 4.4.2; nothing where a question or deliveries, and not the client, are waited
-                        // for
+  // 421 4.4.2. No effect while the session waits for a question or for deliveries.
+  void idle_timeout();
   // The server stops: 421 4.3.2, at once if nothing is pending, otherwise after the replies of the present
   // transaction.
   void shutdown();
-  // Another server process takes over, and this one may wait: 421 4.3.2 as soon as no transaction is open.
+  // Another server process takes over: 421 4.3.2 as soon as no transaction is open.
   void drain();
-  // The server stops now, without waiting for pending work: 421 4.3.2. Answer deliveries in flight before.
+  // The server stops now, without waiting for pending work: 421 4.3.2. The owner first answers deliveries in
+  // flight.
   void abort();
 
-  // What the owner has to do, in this order. out: its items are removed first. Its memory is used again.
+  // The owner's work, in order. The items of `out` are removed first; its memory is reused.
   void take_actions(Actions& out);
 
-  // How many bytes to read from the socket now. 0: none, since answers are pending and enough input is
-  // waiting, or replies must be sent first. More bytes are accepted too, and kept.
+  // How many bytes to read from the socket now. 0: enough input waits for pending answers, or replies must be
+  // sent first. The session accepts and keeps more bytes too.
   std::size_t wants() const;
   bool wants_input() const { return wants() > 0; }
-  // Whether processing has stopped within the input, until the client has read the many replies so far.
+  // Whether processing has stopped within the input, until the pending replies are sent.
   bool holds_back() const { return holds_back_; }
   // All replies so far were sent. Continues if holds_back().
   void replies_sent();
-  // True while the session waits for the client, and not for the server: the idle timeout runs.
+  // True while the session waits for the client, not for the server. The idle timeout runs only then.
   bool waits_for_client() const { return !is<Asking>() && !is<Delivering>() && !is<Closed>(); }
   // A unique number of the present transaction. 0: none.
   std::uint64_t transaction() const { return transaction_ ? transactions_ : 0; }
   bool has_begun_any() const { return transactions_ > 0; }
-  // Whether the client's last input, after pending input, is QUIT. If the client then shuts its side, it has
-  // not left, and still waits for the replies.
+  // Whether the kept input ends with QUIT. A client that closes its sending side after QUIT still waits for
+  // the replies.
   bool has_quit_ahead() const;
   bool in_handshake() const { return is<InHandshake>(); }
   bool closed() const { return is<Closed>(); }
@@ -120,21 +121,19 @@ class Session {
 
  private:
   static constexpr std::size_t waiting_input_max = 16 * 1024;    // bytes kept while answers are pending
-  static constexpr std::size_t message_input_max = 64 * 1024;    // of a message at once; what a client sends
-                                                                 // ahead behind its end is kept
-  static constexpr std::size_t replies_at_once_max = 16 * 1024;  // bytes, before the next command is looked
-                                                                 // at
-  static constexpr std::size_t actions_kept_max = 16;            // that a session has memory for all the time
+  static constexpr std::size_t message_input_max = 64 * 1024;    // bytes of a message per read
+  static constexpr std::size_t replies_at_once_max = 16 * 1024;  // unsent bytes that stop processing
+  static constexpr std::size_t actions_kept_max = 16;            // items whose memory is never freed
 
   struct ChargedEnvelope : Envelope {
     MemoryCharge memory;
   };
-  // A message that has begun, and whose transaction has not ended.
+  // A message that has begun. Its transaction has not ended.
   struct Message {
     std::uint64_t bytes = 0;
     HeaderMeter header;
-    std::optional<Reply> refusal;  // it was given up, and this is what every recipient gets
-    bool refusal_told = false;     // in reply to a chunk
+    std::optional<Reply> refusal;  // the message is refused; every recipient gets this reply
+    bool refusal_told = false;     // a chunk already got it
   };
   // From MAIL to the replies after the message, or RSET.
   struct Transaction {
@@ -142,17 +141,18 @@ class Session {
     std::uint64_t announced_size = 0;
     std::optional<Message> message = {};
   };
-  // What the client has said of itself, and of whom it speaks for.
+  // The client's name, and the attributes of the original client that it forwards.
   struct Introduction {
-    std::optional<std::string> lhlo = {};     // its name; nullopt: LHLO comes first
-    std::optional<std::string> address = {};  // of XCLIENT, as the next two; nullopt: its own counts
-    std::string client_name = {}, client_helo = {};
-    Origin origin = {};  // of XFORWARD, for the next message
+    std::optional<std::string> lhlo = {};            // the client's name; nullopt: no LHLO yet
+    std::optional<std::string> address = {};         // from XCLIENT; nullopt: the connection's address counts
+    std::string client_name = {}, client_helo = {};  // from XCLIENT
+    Origin origin = {};                              // from XFORWARD, for the next message
   };
 
-  // What comes next, or is waited for.
-  struct AtCommand {};  // its line
-  // What is answered with what the owner knows: the recipient of a RCPT, before its user is known and then.
+  // The states. Each names the next input, or what the session waits for.
+  struct AtCommand {};  // the next command line
+  // A recipient whose user is known. The subject of a question is the recipient of a RCPT, without or with
+  // its user.
   struct KnownRecipient {
     Recipient recipient;
   };
@@ -161,12 +161,12 @@ class Session {
     QuestionId id = 0;
     Subject subject = {};
   };
-  struct InData {  // up to the dot
+  struct InData {  // up to the final dot
     DataDecoder decoder;
   };
   struct InChunk {
-    Bdat command;                  // its size: what is left of it
-    std::optional<Reply> refusal;  // it is skipped, and this is its reply
+    Bdat command;                  // its size is the number of bytes still to come
+    std::optional<Reply> refusal;  // the chunk is skipped and gets this reply
   };
   struct Delivering {
     std::vector<std::optional<Reply>> results;  // by recipient
@@ -184,11 +184,11 @@ class Session {
     return std::get_if<S>(&state_);
   }
 
-  // When it leaves by itself.
+  // When the session closes the connection because the server stops or drains.
   enum class Leaving { no, between_transactions, when_nothing_is_pending };
   // The rest of a refused command line, up to its CRLF.
   struct SkippedLine {
-    bool cr = false;  // its last byte until now
+    bool cr = false;  // its last byte so far
   };
 
   void process(ByteSpan& input);
@@ -250,7 +250,7 @@ class Session {
   About& ask(Kind&& question);
   void go_on(Recipient&& pending, LookupResult&& found);
   void go_on(KnownRecipient&& pending, MailboxState&& mailbox);
-  // An answer of another kind than its question.
+  // An answer whose kind does not match the question.
   template <class About, class Given>
   void go_on(const About&, const Given&) {
     throw std::logic_error("the owner's answer is of another kind than the question");
@@ -272,9 +272,9 @@ class Session {
   std::optional<Transaction> transaction_;
   std::uint64_t transactions_ = 0;  // begun
   QuestionId questions_ = 0;        // asked
-  bool mail_refused_ = false;       // the next commands of a pipelining client are no bad commands
+  bool mail_refused_ = false;       // commands that a client pipelined behind MAIL are not counted as bad
   std::uint32_t bad_commands_ = 0;
-  std::uint32_t refused_ = 0;             // permanently, one after the other
+  std::uint32_t refused_ = 0;             // permanent refusals in a row
   std::uint32_t refused_recipients_ = 0;  // since the last MAIL
   std::optional<SkippedLine> skipped_line_;
   bool holds_back_ = false;
