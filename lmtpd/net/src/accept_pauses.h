@@ -1,5 +1,4 @@
-// How long to wait before the next accept(2) after one that has failed, and when that is worth a line of the
-// log.
+// How long to wait after a failed accept(2) before the next, and when to log the failure.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +29,7 @@ class AcceptPauses {
     if (say) said_at_ = now, pausing_->said = true;
     return {pausing_->time, ++pausing_->failures, say};
   }
-  // How long none was taken, where the log says that it was so.
+  // How long no connection was accepted. nullopt: no failure was logged.
   std::optional<Duration> succeeded(Instant now) {
     auto over = std::exchange(pausing_, std::nullopt);
     if (!over || !over->said) return std::nullopt;

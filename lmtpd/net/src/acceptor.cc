@@ -30,7 +30,7 @@ Status Acceptor::start() {
   return {};
 }
 
-// The descriptor is the listener's, which closes it.
+// The listener owns the descriptor and closes it.
 Acceptor::~Acceptor() {
   if (descriptor_.is_open()) descriptor_.release();
 }
@@ -39,8 +39,8 @@ void Acceptor::stop() {
   stopped_ = true;
   retry_.cancel();
   if (descriptor_.is_open()) descriptor_.release();
-  listener_.close();  // new connections are refused; where another process holds the socket, they wait for
-                      // that process
+  // New connections are refused. If another process holds the socket too, they wait for this process.
+  listener_.close();
 }
 
 void Acceptor::wait() {
@@ -98,7 +98,7 @@ void Acceptor::take(Fd socket, const sockaddr_storage& peer) {
   }
 }
 
-// A new socket's buffer takes one line; a client that is not there any more misses it.
+// The buffer of a new socket has room for one line. An error means that the client has disconnected.
 void Acceptor::refuse(const Fd& socket) const {
   std::string line = "421 4.3.2 " + loop_.hub().config.session.hostname +
                      " Too many connections, try again later\r\n";

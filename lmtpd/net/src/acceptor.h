@@ -1,6 +1,5 @@
-// Takes connections from a listener, within the limit of open ones. Where descriptors or memory are used up
-// it pauses, and the backlog holds new connections: the log has a line when that begins, one a minute, and
-// one when it is over.
+// Accepts connections from a listener, up to the limit of open connections. If descriptors or memory run out,
+// it pauses, and new connections wait in the backlog. It logs the begin, then once a minute, and the end.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -1,9 +1,8 @@
-// Where a message is kept while it arrives and until its deliveries are done: in memory up to a limit, then
-// in an unlinked file. All bodies in memory share one budget; where it is used up a message goes to a file,
-// whatever its size. A part of the budget is left to recipients and to the input of agents.
+// Stores a message from its first byte until its deliveries have ended: in memory up to a limit, then in an
+// unlinked file. All messages in memory share one budget. If the budget is used up, a message of any size
+// goes to a file. A quarter of the budget is reserved for recipients and for the input of agents.
 //
-// What goes to a file may block for as long as a disk does, and is for worker threads; what stays in memory
-// never does.
+// Writes to a file may block on the disk, so worker threads do them. Appending to memory never blocks.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ struct BodyLimits {
   std::uint64_t memory_bytes_max = 1u << 20;  // of one message
   std::string directory = "/var/tmp";         // of the files
   std::function<Result<Fd>(const std::string& directory)> make_file = make_unlinked_file;
-  MemoryBudget* disk = nullptr;  // of all files; null: no bound
+  MemoryBudget* disk = nullptr;  // of all files; null: no limit
 };
 
 class BodyStore {
@@ -37,10 +36,10 @@ class BodyStore {
   BodyStore(const BodyStore&) = delete;
   BodyStore& operator=(const BodyStore&) = delete;
 
-  // Takes them where they stay in memory. False: append() is to be called.
+  // Takes the pieces if they fit into memory. False: nothing is taken; the caller calls append().
   bool append_to_memory(std::span<const ByteSpan> pieces);
-  // Errors: Errc::exhausted where the budget of files is used up, Errc::io where the file cannot be made or
-  // written. The body is then lost; what was taken from the budget is given back.
+  // Errors: Errc::exhausted (the budget of files is used up), Errc::io (the file cannot be made or written).
+  // After an error the body is lost, and its part of the budgets is given back.
   Status append(std::string_view bytes);
   const MessageBody& body() const { return body_; }
 
@@ -55,7 +54,7 @@ class BodyStore {
   MemoryBudget& budget_;
   std::uint64_t charged_ = 0;
   MemoryCharge on_disk_;
-  MessageBody body_;  // before its charge is given back the file is gone
+  MessageBody body_;  // last: the file is closed before its charge is given back
 };
 
 }  // namespace twinloft::lmtpd

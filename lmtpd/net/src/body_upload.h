@@ -1,12 +1,12 @@
-// A message on its way from a connection into its BodyStore: its parts are stored one after the other, in the
-// order in which they came.
+// Moves a message from a connection into its BodyStore. The parts are stored one at a time, in the order of
+// their arrival.
 //
 //   here ──a part that does not fit into memory──▶ away ──written──▶ here
 //                                                  away ──written, and more has come──▶ away
 //   away ──an error──▶ lost
 //
-// While it is away a worker alone has the store, and what comes meanwhile waits here: two parts are never
-// written at once. Without I/O and threads of its own; belongs to the connection's loop.
+// In state `away` only a worker has the store, and new parts wait here, so two parts are never written at the
+// same time. BodyUpload has no I/O and no threads. It belongs to the connection's loop.
 #pragma once
 
 #include <memory>
@@ -29,27 +29,27 @@ struct BodyWrite {
 
 class BodyUpload {
  public:
-  using Next = Result<std::optional<BodyWrite>>;  // nullopt: nothing is to be written now. An error: the body
-                                                  // is lost
+  // nullopt: nothing to write now. An error: the body is lost.
+  using Next = Result<std::optional<BodyWrite>>;
 
   explicit BodyUpload(std::shared_ptr<BodyStore> store) : state_(Here{std::move(store)}) {}
 
   // The next part of the message.
   Next append(std::span<const ByteSpan> pieces);
-  // The last write has ended so.
+  // The last write has ended with this status.
   Next written(std::shared_ptr<BodyStore> store, const Status& kept);
-  // A write is under way.
+  // A write is in flight.
   bool is_away() const { return std::holds_alternative<Away>(state_); }
-  // An error was returned, and nothing is taken or delivered any more.
+  // An error was returned. No more parts are taken, and nothing is delivered.
   bool is_lost() const { return std::holds_alternative<Lost>(state_); }
 
-  // All of the message has come: what it is to be delivered with, once every part is stored.
+  // The message has arrived completely. Delivery with this envelope may begin when every part is stored.
   void complete(std::shared_ptr<const Envelope> envelope) { envelope_ = std::move(envelope); }
   struct Whole {
     std::shared_ptr<const Envelope> envelope;
     std::shared_ptr<BodyStore> store;
   };
-  // Once, where it is complete and stored.
+  // Returns the message once, when it is complete and stored.
   std::optional<Whole> take_whole();
 
  private:
@@ -57,7 +57,7 @@ class BodyUpload {
     std::shared_ptr<BodyStore> store;
   };
   struct Away {
-    std::string waiting;  // came while the part before it was being written
+    std::string waiting;  // arrived while the part before was being written
   };
   struct Lost {
     Error error;
@@ -65,7 +65,7 @@ class BodyUpload {
   Next lose(const Error& error);
 
   std::variant<Here, Away, Lost> state_;
-  std::shared_ptr<const Envelope> envelope_;  // null: more may come
+  std::shared_ptr<const Envelope> envelope_;  // null: not complete
 };
 
 }  // namespace twinloft::lmtpd

@@ -1,8 +1,8 @@
-// What a connection reads: its socket's input, in one of its states.
+// The input of a connection's socket.
 //
-//   idle ──wait()──▶ waiting ──ready()──▶ idle ──read(), the client has shut its side──▶ ended
+//   idle ──wait()──▶ waiting ──ready()──▶ idle ──read(), the client has closed its side──▶ ended
 //
-// A step that a state does not have is a std::logic_error, which costs that connection, and nothing else.
+// An illegal transition throws std::logic_error, which ends this connection only.
 #pragma once
 
 #include <span>
@@ -27,10 +27,10 @@ class CommandReader {
   };
   struct Nothing {};       // now
   struct NeedsToWrite {};  // TLS has to send something first
-  struct End {};           // the client has shut its side: from now on ended()
+  struct End {};           // the client has closed its side: from now on ended()
   struct Broken {};
   using Got = std::variant<Bytes, Nothing, NeedsToWrite, End, Broken>;
-  // Once. While it is idle.
+  // Reads once. Only in state `idle`.
   Got read(Wire& wire, std::span<char> buffer) {
     const Wire::Outcome got = wire.receive(buffer);
     switch (got.state) {
@@ -52,7 +52,7 @@ class CommandReader {
  private:
   enum class State {
     idle,
-    waiting,  // the event loop tells when there are bytes
+    waiting,  // the event loop calls back when there are bytes
     ended,
   };
   void step(State from, State to) {

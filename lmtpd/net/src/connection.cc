@@ -79,7 +79,7 @@ void Connection::refuse_address(const std::string& address) {
   flush();
 }
 
-// What a proxy says of the client that it has accepted; before that there is no session.
+// The PROXY header names the client. The session starts behind it.
 void Connection::take_proxy_header(std::string_view bytes) {
   proxy_header_ += bytes;
   auto header = decode_proxy_header(as_bytes(proxy_header_));
@@ -112,8 +112,8 @@ void Connection::drain(Duration silent, bool hurried, bool now) {
     if (phase_ != Phase::open) return;
     bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() ||
                 !writer_.empty() || patience_.silence(hub_.clock.now()) < silent || input_is_there();
-    // An MTA takes 421 to its first command for a server that is not there, and between two messages only
-    // connects anew.
+    // An MTA treats 421 to its first command as a failed server. Between two messages 421 only makes the MTA
+    // reconnect.
     if (busy && !now && !(hurried && session_.has_begun_any())) return;
     session_.drain();
     perform();
@@ -135,16 +135,16 @@ void Connection::abandon() {
   safely([this] { close(); });
 }
 
-// ---- what throws
+// ---- exceptions
 
-// The session may be in no state at all: what it has said until then goes out, and it is not asked again. A
-// client that has got no reply to a message sends it again, so none is lost.
+// The session's state may be inconsistent: its replies so far are sent, and it is not used again. A client
+// without a reply to a message sends the message again, so no message is lost.
 void Connection::fail_with(const char* what) noexcept {
   try {
     hub_.failures.put(
         LogLevel::error, hub_.clock.now(),
         fmt::format("a connection from {} is closed: internal error: {}", address_text(peer_), what));
-  } catch (...) {  // no memory even for the line
+  } catch (...) {  // no memory for the log line
   }
   try {
     if (phase_ == Phase::open && !session_.in_handshake()) {
@@ -156,7 +156,7 @@ void Connection::fail_with(const char* what) noexcept {
       phase_ = Phase::closing;
       return flush();
     }
-  } catch (...) {  // then without a word
+  } catch (...) {  // close without a reply
   }
   try {
     close();
@@ -172,7 +172,8 @@ void Connection::send_what_was_said() {
       writer_.add(send->bytes.substr(0, send->bytes.rfind('\n') + 1));  // whole lines
 }
 
-// Nothing of it is lost while memory is short: Boost.Asio takes it elsewhere than from operator new.
+// The result must not be lost while memory is short. Boost.Asio does not allocate by operator new, so the
+// waiting is done here.
 void Connection::post_finished(const std::shared_ptr<Finished>& finished) {
   asio::io_context& io = finished->connection->loop_.io();
   for (;;) try {
@@ -235,7 +236,7 @@ bool Connection::input_is_there() {
   return ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
-// Armed once per idle time, not once per byte: what has happened since decides.
+// Armed once per idle time, not once per byte. Patience knows what has happened meanwhile.
 void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::lingering || phase_ == Phase::proxied) return close();
@@ -244,10 +245,10 @@ void Connection::on_timer() {
   note_transaction();
   const Patience::Verdict verdict = patience_.look(hub_.clock.now(), ours);
   if (const auto* wait = std::get_if<Patience::Wait>(&verdict)) return arm_timer(wait->duration);
-  if (!writer_.empty()) return close();  // it takes no replies
+  if (!writer_.empty()) return close();  // the client reads no replies
   const bool idle = std::holds_alternative<Patience::Idle>(verdict);
-  arm_timer(hub_.config.idle_timeout);   // also for a client that does not take even the last reply
-  if (idle && input_is_there()) return;  // then it is this machine that is slow
+  arm_timer(hub_.config.idle_timeout);   // also ends a client that does not read the last reply
+  if (idle && input_is_there()) return;  // the client is not idle: this machine is slow
   if (idle)
     session_.idle_timeout();
   else

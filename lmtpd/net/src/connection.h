@@ -1,8 +1,8 @@
-// One client: carries bytes between its socket and its Session, and does what the session asks for.
+// One client: moves bytes between its socket and its Session, and performs the session's actions.
 //
-// Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no task of it is under
-// way on a worker thread. Each of its parts is in one state of its own type: the phase, CommandReader and
-// ReplyWriter, the session's question, IncomingMessage. What throws costs this connection alone (safely()).
+// A connection belongs to the thread of its loop. It is removed (Loop::remove) when its socket is closed and
+// none of its tasks runs on a worker thread. Each part has a state of its own: the phase, CommandReader,
+// ReplyWriter, the session's question, IncomingMessage. An exception ends this connection only (safely()).
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -33,28 +33,28 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   Connection(Loop& loop, NewConnection fresh);
 
   void start();
-  void stop();  // the server leaves
-  // A new server process has taken over: leaves where the client has been silent for so long.
+  void stop();  // the server stops
+  // A new server process has taken over. Closes if the client has been silent for `silent`.
   // `hurried`: also between two transactions. `now`: as soon as no transaction is open.
   void drain(Duration silent, bool hurried, bool now);
-  void abort();    // its deliveries are not waited for
-  void abandon();  // at once, whatever is waited for
+  void abort();    // does not wait for deliveries
+  void abandon();  // closes at once
 
  private:
   enum class Phase {
-    proxied,  // the PROXY protocol's header is to come first
+    proxied,  // waits for the PROXY protocol's header
     open,
-    closing,    // what is in writer_ goes, then our end is shut
-    lingering,  // waits for the client's end, so that a reset does not take the last reply away
+    closing,    // sends what is in writer_, then closes this side
+    lingering,  // waits until the client closes, so that a reset does not destroy the last reply
     closed,
   };
-  // Does it; where that throws, the client gets 421, and this connection ends.
+  // Runs `what`. If `what` throws, the client gets 421, and this connection ends.
   template <class Do>
   void safely(Do what);
   void fail_with(const char* what) noexcept;
   void send_what_was_said();
-  // On a worker thread, whose task of this connection has ended: `what` is done on the connection's own
-  // thread, and the connection is let go of there only.
+  // Called on a worker thread at the end of a task of this connection. Runs `what` on the connection's own
+  // thread, and releases the connection only there.
   template <class What>
   static void finish_task(std::shared_ptr<Connection> self, What what);
   struct Finished {
@@ -64,9 +64,9 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   static void post_finished(const std::shared_ptr<Finished>& finished);
   static void finish_here(Finished& finished);
 
-  void perform();  // until the session asks for nothing more, then flush()
+  void perform();  // until the session has no more actions, then flush()
   bool perform_once();
-  // One of the session's actions. True where the session was told something by it.
+  // Perform one action of the session. True: this caused an event of the session.
   bool on(SendBytes& send);
   bool on(const Refused& refused);
   bool on(const BeginBody& begin);
@@ -74,7 +74,7 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   bool on(const AbortBody& abort);
   bool on(Ask& ask);
   bool on(Deliver& deliver);
-  bool on(const BeginTls&) { return false; }  // by all_sent()
+  bool on(const BeginTls&) { return false; }  // done by all_sent()
   bool on(const Close& close);
   void answered(QuestionId id, Answer answer);
   void write(std::shared_ptr<BodyUpload> upload, BodyWrite write) override;
@@ -126,13 +126,12 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   ReplyWriter writer_;
   IncomingMessage message_{*this};
   Questions questions_;
-  std::optional<QuestionId> asked_;  // the session waits for the answer
-  std::size_t tasks_ = 0;     // of this connection, that have not ended; also those that nobody waits for any
-                              // more
-  bool stopping_ = false;     // the server leaves
-  std::string proxy_header_;  // as much of it as has come
-  std::string address_;       // that counts for the limit by address; empty: none does
-  boost::asio::steady_timer queue_timer_;  // of its deliveries that have not begun
+  std::optional<QuestionId> asked_;        // the session waits for the answer
+  std::size_t tasks_ = 0;                  // of this connection on worker threads, including abandoned tasks
+  bool stopping_ = false;                  // the server stops
+  std::string proxy_header_;               // the bytes received so far
+  std::string address_;                    // counted for the limit per address; empty: not counted
+  boost::asio::steady_timer queue_timer_;  // limits the wait of deliveries that have not begun
   Patience patience_;
 };
 

@@ -1,4 +1,4 @@
-// What the session of a Connection asks for, and how it learns what became of that.
+// Performs the actions of a Connection's session, and passes the results back to the session.
 #include <exception>
 
 #include "connection.h"
@@ -30,7 +30,7 @@ void Connection::perform() {
   flush();
 }
 
-// True where the session was told something by this, and may ask for more.
+// True: this caused an event of the session, which may have new actions.
 bool Connection::perform_once() {
   Actions& actions = loop_.actions();
   session_.take_actions(actions);
@@ -119,7 +119,7 @@ void Connection::write(std::shared_ptr<BodyUpload> upload, BodyWrite write) {
   ++tasks_;
 }
 
-// The session gives it up, once it knows.
+// The session then discards the message.
 void Connection::lost(const Error& error) {
   hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is deferred: " + error.message);
   session_.body_failed(reply_of_unkept(error));
@@ -146,13 +146,14 @@ std::shared_ptr<Transaction> Connection::deliver(BodyUpload::Whole whole) {
   return transaction;
 }
 
-// A half-closed connection looks the same; a 451 loses nothing there. Exim closes its half behind a QUIT that
-// it has sent ahead.
+// A half-closed connection looks the same, and a 451 is safe there. Exim closes its side after a pipelined
+// QUIT, and still waits for the replies.
 bool Connection::client_has_left() const {
   return reader_.ended() && !session_.has_quit_ahead();
 }
 
-// For a client that has left: its MTA sends the message again, and would have it twice.
+// If the client has disconnected, its MTA sends the message again. Deliveries that begin now would become
+// duplicates.
 void Connection::give_up(Transaction& transaction) const {
   if (stopping_)
     transaction.give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped",

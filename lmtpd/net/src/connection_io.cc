@@ -1,4 +1,4 @@
-// The bytes of a Connection: what is sent, what is read, and the handshake between the two.
+// The I/O of a Connection: sending, reading, and the TLS handshake.
 #include <boost/asio/post.hpp>
 #include <exception>
 
@@ -8,11 +8,11 @@ namespace twinloft::lmtpd {
 
 namespace asio = boost::asio;
 
-// One send for all that has gathered; the rest once the client has taken it.
+// Sends all collected replies in one call. The remaining bytes follow when the socket has room.
 void Connection::flush() {
   if (phase_ == Phase::closed || writer_.is_waiting()) return;
-  // What a pipelining client has asked for before goes with the reply to its next command, which waits for an
-  // answer: the client waits for that reply anyhow.
+  // Replies to pipelined commands are sent together with the reply that waits for an answer, because the
+  // client waits for that reply anyway.
   if (asked_ && phase_ == Phase::open && writer_.may_be_held_back()) return;
   switch (writer_.flush(wire_)) {
     case ReplyWriter::Flushed::all:
@@ -31,17 +31,18 @@ void Connection::all_sent() {
   if (session_.holds_back() && phase_ == Phase::open) return go_on_with_input();
   session_.replies_sent();
   if (session_.in_handshake() && !wire_.is_secured()) return begin_tls();
-  // A client that has shut its end still gets the replies it waits for.
+  // A client that has closed its side still gets the replies that it waits for.
   if (reader_.ended() && session_.waits_for_client()) return close();
   wait_readable();
 }
 
-// By way of the loop, so that others have their turn. Where a part is being stored, its end comes here again.
+// Posted to the loop, so that other connections get their turn. While a part is being stored, nothing is
+// done: the end of the write calls this again.
 void Connection::go_on_with_input() {
   if (message_.is_storing()) return;
   asio::post(loop_.io(), [self = shared_from_this()] {
     if (self->phase_ != Phase::open || !self->writer_.empty() || self->message_.is_storing())
-      return;  // else flush() comes here again
+      return;  // flush() calls this again
     self->safely([&] {
       self->session_.replies_sent();
       while (self->perform_once()) {
@@ -52,8 +53,8 @@ void Connection::go_on_with_input() {
   });
 }
 
-// The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the
-// session, or breaks the handshake.
+// The client's next bytes belong to the handshake. The session has discarded clear text sent ahead; clear
+// text that arrives later makes the handshake fail.
 void Connection::begin_tls() {
   if (Status begun = wire_.start_tls(hub_.config.tls); !begun) {
     log_error("a connection is dropped: {}", begun.error().message);
@@ -103,12 +104,11 @@ void Connection::on_readable() {
   if (read_once()) flush();
 }
 
-// False once closed. Replies that the client does not take hold back what is read from it.
+// False: the connection is closed. While the client does not read its replies, no commands are read from it.
 bool Connection::read_once() {
   std::vector<char>& buffer = loop_.buffer();
-  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();  // what comes while the end
-                                                                                  // is waited for is thrown
-                                                                                  // away
+  // In phase `lingering` the bytes are discarded.
+  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();
   if (wanted == 0) return true;
   CommandReader::Got got = reader_.read(wire_, std::span(buffer).first(std::min(buffer.size(), wanted)));
   std::visit([this](const auto& what) { on_read(what); }, got);

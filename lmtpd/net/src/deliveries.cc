@@ -7,7 +7,7 @@
 
 namespace twinloft::lmtpd {
 
-// mutex_ is held. The queue gives no more turns at once than there are threads.
+// The caller holds mutex_. The queue gives at most one turn per thread, so no task waits in the pool.
 void Deliveries::begin_some() {
   while (auto turn = queue_.next()) pool_.post([this, turn = std::move(*turn)] { run(turn); });
 }
@@ -20,7 +20,7 @@ void Deliveries::run(const DeliveryQueue::Turn& turn) {
   begin_some();
 }
 
-// What throws within the queue would leave it in no state at all.
+// An exception inside the queue would leave it inconsistent, so allocations wait for memory.
 void Deliveries::post(QueuedDelivery delivery) {
   MemoryPatience patient;
   std::lock_guard lock(mutex_);
@@ -30,7 +30,7 @@ void Deliveries::post(QueuedDelivery delivery) {
 
 std::string Deliveries::drop(const void* owner) {
   MemoryPatience patient;
-  std::vector<QueuedDelivery> dropped;  // what they hold dies outside of the lock
+  std::vector<QueuedDelivery> dropped;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   std::string hindrance = queue_.hindrance(owner);
   dropped = queue_.drop(owner);

@@ -1,4 +1,4 @@
-// The threads that deliver, and the queue of what waits for them.
+// The delivery threads, and the queue of waiting deliveries.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class Deliveries {
       : queue_(threads, per_owner_max), pool_(threads) {}
 
   void post(QueuedDelivery delivery);
-  // Forgets the owner's deliveries that have not begun, and says what has kept them
+  // Removes the owner's deliveries that have not begun. Returns why they had to wait
   // (DeliveryQueue::hindrance).
   std::string drop(const void* owner);
-  // Runs what waits, and ends the threads. Nothing may be posted any more.
+  // Runs waiting deliveries, and ends the threads. No post() may follow.
   void finish() { pool_.finish(); }
 
  private:

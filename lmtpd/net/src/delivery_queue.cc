@@ -32,7 +32,7 @@ void DeliveryQueue::leave_ring(Line& line) {
   line.group->ring.erase(line.place);
 }
 
-// Its users' deliveries that end bring it back.
+// The line returns to the ring when a delivery of one of these users ends.
 void DeliveryQueue::park(Line& line, const Item& blocked) {
   leave_ring(line);
   for (std::size_t member : blocked.left) line.parked_on.push_back(blocked.delivery.users[member]);
@@ -89,8 +89,8 @@ bool DeliveryQueue::anyone_has_room(const Item& item) const {
   return std::ranges::any_of(item.left, [&](std::size_t member) { return has_room(item.delivery, member); });
 }
 
-// The first line of the group that may go on. Lines whose users have no room are parked on the way. Of
-// messages that have all their places there are few: each has deliveries that run.
+// The first line of the group that may begin. Lines whose users have no room are parked. Items of messages at
+// their limit are skipped: there are few such messages, because each has running deliveries.
 DeliveryQueue::Candidate DeliveryQueue::candidate_in(Group& group) {
   if (group.taken >= group.most || (group.pool && group.pool->taken >= group.pool->most)) return {};
   for (auto at = group.ring.begin(); at != group.ring.end();) {
@@ -115,7 +115,7 @@ std::optional<DeliveryQueue::Turn> DeliveryQueue::next() {
   return begin(best);
 }
 
-// What is left of it, for want of room, waits in the line of another user.
+// Members without room wait in the line of the first of them.
 DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
   Line& line = *candidate.line;
   Group& group = *line.group;
@@ -152,7 +152,7 @@ DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
 
 // ---- ends
 
-// A user with parked lines has deliveries that run: nothing else takes its room.
+// A user with parked lines has running deliveries, because only these use up its room.
 void DeliveryQueue::give_back(const std::string& name) {
   auto user = users_.find(name);
   TL_CHECK(user != users_.end() && user->second.taken > 0);
@@ -178,7 +178,7 @@ void DeliveryQueue::ended(const Turn& turn) {
   forget(turn.owner);
 }
 
-// The narrowest limit first: it would hold the delivery back also where the wider ones have room.
+// Checks the narrowest limit first: it delays the delivery even if the wider limits have room.
 std::string DeliveryQueue::hindrance(const Group& group, const Item& item) const {
   if (!anyone_has_room(item)) {
     const std::string& user = item.delivery.users[item.left.front()];

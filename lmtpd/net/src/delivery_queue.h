@@ -1,14 +1,13 @@
-// Which delivery begins next: a queue without threads and without I/O.
+// Decides which delivery begins next: a queue without threads and without I/O.
 //
-// A delivery begins once everything that bounds it has room: the threads, its message (deliveries of one
-// message at once), what it shares with others (an agent, a next hop; all agents), and its users. Until then
-// it waits here, and takes nothing but memory. Turns go round the users, so that a burst for one of them
-// delays nobody else.
+// A delivery begins when every limit has room: the threads, its message (deliveries of one message at once),
+// the shared limit (an agent, a next hop; all agents), and its users. Until then it waits here, and uses only
+// memory. Turns go round the users, so that a burst for one user does not delay other users.
 //
 //   delivery ──push()──▶ its user's line ──next()──▶ runs ──ended()──▶ gone
 //                                └──drop()──▶ gone
 //
-// A delivery to several users at once is split where some of them have room and others have none.
+// A delivery to several users is split if only some of them have room.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +28,9 @@
 
 namespace twinloft::lmtpd {
 
-// What waits: one message for one user, or for several that are delivered to by one call.
+// A waiting delivery: one message for one user, or for several users in one call.
 struct QueuedDelivery {
-  // Gets the indexes in `users` of those whose turn it is. Must not throw.
+  // Gets the indexes in `users` of the users whose turn it is. Must not throw.
   using Run = std::function<void(const std::vector<std::size_t>& members)>;
 
   const void* owner = nullptr;  // the message
@@ -46,7 +45,7 @@ class DeliveryQueue {
   DeliveryQueue(std::uint32_t deliveries_max, std::uint32_t per_owner_max)
       : deliveries_max_(deliveries_max), per_owner_max_(std::max(1u, per_owner_max)) {}
 
-  // A delivery whose turn it is. It holds its places until ended().
+  // A delivery whose turn it is. It counts for its limits until ended().
   struct Turn {
     std::shared_ptr<const QueuedDelivery::Run> run;
     std::vector<std::size_t> members;
@@ -56,13 +55,13 @@ class DeliveryQueue {
   };
 
   void push(QueuedDelivery delivery);
-  // nullopt: nothing waits that may begin now.
+  // nullopt: no waiting delivery may begin now.
   std::optional<Turn> next();
   void ended(const Turn& turn);
-  // What keeps the owner's next delivery from beginning, for the log; empty: nothing waits, or nothing keeps
-  // it.
+  // The limit that delays the owner's next delivery, for the log. Empty: no delivery waits, or no limit
+  // delays it.
   std::string hindrance(const void* owner) const;
-  // Takes the owner's deliveries out that have not begun.
+  // Removes the owner's deliveries that have not begun, and returns them.
   std::vector<QueuedDelivery> drop(const void* owner);
 
   std::size_t waiting() const { return waiting_; }
@@ -71,16 +70,16 @@ class DeliveryQueue {
   struct Group;
   struct Item {
     QueuedDelivery delivery;
-    std::vector<std::size_t> left;  // the members that have not had their turn
+    std::vector<std::size_t> left;  // the members that still wait
   };
-  // The deliveries that wait for one user (for several users: for the first of those left) within a group.
+  // The deliveries of a group that wait for one user. A delivery to several users waits for the first of
+  // those left.
   struct Line {
     Group* group = nullptr;
     std::string user;
     std::deque<Item> items;
-    std::uint64_t turn = 0;              // the lower, the sooner
-    std::vector<std::string> parked_on;  // users without room: it is out of its group's ring until one of
-                                         // them has
+    std::uint64_t turn = 0;              // the lowest begins first
+    std::vector<std::string> parked_on;  // users without room; the line is out of the ring until one has room
     std::list<Line*>::iterator place{};
   };
   struct Pool {
@@ -91,7 +90,7 @@ class DeliveryQueue {
   struct Group {
     std::uint32_t most = unlimited_deliveries;
     std::uint32_t taken = 0;
-    Pool* pool = nullptr;               // that it is of; null: of none
+    Pool* pool = nullptr;               // null: the group is in no pool
     std::map<std::string, Line> lines;  // by user
     std::list<Line*> ring;              // ordered by turn
   };
@@ -129,9 +128,9 @@ class DeliveryQueue {
   std::uint32_t running_ = 0;
   std::size_t waiting_ = 0;
   std::uint64_t turns_ = 0;
-  std::map<std::string, Pool> pools_;            // by name; as many as the configuration has
+  std::map<std::string, Pool> pools_;            // by name; never erased: the configuration bounds them
   std::map<std::string, Group> groups_;          // by the shared limit's name
-  std::unordered_map<std::string, User> users_;  // those with deliveries that run, or lines that are parked
+  std::unordered_map<std::string, User> users_;  // with running deliveries or parked lines
   std::unordered_map<const void*, Owner> owners_;
 };
 

@@ -1,4 +1,4 @@
-// What the connections of a server share, and the event loop that each of them lives on.
+// The state that all connections of a server share, and the event loop of a connection.
 #pragma once
 
 #include <atomic>
@@ -61,7 +61,8 @@ struct Hub {
   const Clock& clock;
   MemoryBudget& budget;
   const BodyLimits body_limits;
-  // Whether one more connection from there is allowed; each is to be given back.
+  // Whether one more connection from this address is allowed. If so, the caller calls give_back_address() at
+  // its end.
   bool take_address(const std::string& address) {
     std::lock_guard lock(addresses_mutex);
     std::uint32_t& count = addresses[address];
@@ -75,18 +76,18 @@ struct Hub {
     if (--found->second == 0) addresses.erase(found);
   }
   std::mutex addresses_mutex;
-  std::unordered_map<std::string, std::uint32_t> addresses;  // connections from each
+  std::unordered_map<std::string, std::uint32_t> addresses;  // number of connections, by address
   LogGate failures, refusals, handshakes, lookups_failed, messages_put_off;
-  LogRate refused{100};  // senders and recipients: an MTA's messages have many
+  LogRate refused{100};  // lines about senders and recipients: one message may cause many
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
-  WorkerPool rooms;  // last: their threads use the rest. This one looks at mailboxes
+  WorkerPool rooms;  // looks at mailboxes. The pools are last: their threads use the other members
   WorkerPool lookups;
   Deliveries deliveries;
-  WorkerPool bodies;  // writes large messages to files; apart, so that a suspended spool holds up none
+  WorkerPool bodies;  // writes large messages to files; separate, so that a suspended spool does not block it
 };
 
-// One thread's loop. Everything but post() and takes_turns() belongs to that thread.
+// The event loop of one thread. Only takes_turns() may be called on other threads.
 class Loop {
  public:
   // `ended` is called once, when the last connection is gone after stop().
@@ -100,17 +101,18 @@ class Loop {
 
   void add(std::shared_ptr<Connection> connection);
   void remove(const std::shared_ptr<Connection>& connection);
-  // Tells every connection; the loop ends once the last one is gone.
+  // Stops every connection. The loop ends when the last connection is gone.
   void stop();
-  // The same, in their own time: Connection::drain(), again and again.
+  // Calls Connection::drain() repeatedly until the last connection is gone.
   void drain();
-  // A drain, this one or a later one, waits for no client that has begun a transaction.
+  // From now on a drain, begun or still to come, also closes between two transactions of a client.
   void hurry();
-  // Waits for replies to the clients only.
+  // Ends deliveries in flight with 451, and other sessions with 421. Connections then only send their
+  // replies.
   void abort();
-  // Closes every connection, whatever it waits for, and ends the loop.
+  // Closes every connection at once, and ends the loop.
   void abandon();
-  // False where it has not had its turn since the last call.
+  // False: the loop has made no turn since the last call.
   bool takes_turns();
 
  private:
@@ -131,7 +133,7 @@ class Loop {
   bool stopping_ = false;
   bool draining_ = false;
   bool hurried_ = false;
-  std::atomic<bool> asked_{false};  // takes_turns(), and its turn has not come
+  std::atomic<bool> asked_{false};  // by takes_turns(); the loop has made no turn since
 };
 
 }  // namespace twinloft::lmtpd

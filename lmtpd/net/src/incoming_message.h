@@ -3,9 +3,8 @@
 //   none ──begin()──▶ receiving ──complete(), and all is stored──▶ delivering ──delivered()──▶ none
 //                        └──abort()──▶ none
 //
-// A step that a state does not have is a std::logic_error, which costs the connection, and nothing else.
-// Without threads: the owner has workers carry out what is written and delivered. Belongs to the
-// connection's loop.
+// An illegal transition throws std::logic_error, which ends this connection only. IncomingMessage has no
+// threads: the owner's workers write and deliver. It belongs to the connection's loop.
 #pragma once
 
 #include <memory>
@@ -23,34 +22,33 @@ class IncomingMessage {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // write.store->append(write.bytes), on a worker. Then written().
+    // Calls write.store->append(write.bytes) on a worker, then written().
     virtual void write(std::shared_ptr<BodyUpload> upload, BodyWrite write) = 0;
-    // The deliveries of the message, begun. Then delivered().
+    // Starts the deliveries of the message, and returns them. At their end: delivered().
     virtual std::shared_ptr<Transaction> deliver(BodyUpload::Whole whole) = 0;
-    // It cannot be stored. The session has to learn it, and abort() follows.
+    // The message cannot be stored. The owner informs the session, and abort() follows.
     virtual void lost(const Error& error) = 0;
   };
-  // The owner outlives it.
+  // The owner must outlive this object.
   explicit IncomingMessage(Owner& owner) : owner_(owner) {}
 
   void begin(std::shared_ptr<BodyStore> store);
-  // The next part of it. False: the owner was told that the message is lost. Of a lost message nothing more
-  // is kept.
+  // The next part of the message. False: lost() was called. Further parts of a lost message are ignored.
   bool take(std::span<const ByteSpan> pieces);
-  // Nothing more comes of it, and it is not delivered. Nothing where it is being delivered already.
+  // Discards the message. No effect if its delivery has begun.
   void abort();
-  // All of it has come.
+  // The message has arrived completely.
   void complete(std::shared_ptr<const Envelope> envelope);
-  // A write has ended so. Of a message that was given up meanwhile it changes nothing.
+  // A write has ended with this status. No effect if the message was discarded meanwhile.
   void written(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store,
                const Status& kept);
   void delivered() { state_ = None{}; }
   // The connection has ended.
   void forget() { state_ = None{}; }
 
-  // A part of it is with a worker: nothing more should be read from the client.
+  // A worker is writing a part. The caller should not read from the client.
   bool is_storing() const;
-  // Its deliveries, while they are under way; else null.
+  // The deliveries while they are in flight, otherwise null.
   std::shared_ptr<Transaction> deliveries() const;
 
  private:

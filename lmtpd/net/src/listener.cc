@@ -70,7 +70,7 @@ bool make_unix_address(const std::string& path, sockaddr_un& out) {
   return true;
 }
 
-// Takes away a socket that nobody answers. Anything else at the path stays, and is an error.
+// Removes a socket without a server. Any other file at the path stays, and is an error.
 Status clear_stale(const std::string& path, const sockaddr_un& address) {
   struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) {
@@ -88,12 +88,13 @@ Status clear_stale(const std::string& path, const sockaddr_un& address) {
   return {};
 }
 
-// Two servers that start at once must not both find the socket stale. Held until the socket is bound.
+// Two servers that start at the same time must not both find the socket stale. The lock is held until the
+// socket is bound.
 Result<Fd> lock_directory_of(const std::string& path) {
   std::string directory = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
-  // Any process that may read the directory may lock it too, without an end.
+  // Any process that can read the directory can hold this lock forever, so the wait is limited.
   for (int tries = 0; tries < 20; ++tries) {
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
     if (errno != EWOULDBLOCK) return fail_errno(errno, "{}: lock", directory);
@@ -205,8 +206,8 @@ Result<Listener> Listener::bind_unix(const ListenAddress& address) {
     out.device_ = made.st_dev;
     out.inode_ = made.st_ino;
   }
-  TL_TRY(out.set_access(address.mode, address.gid));  // nobody can connect before listen(), so nobody does
-                                                      // with the umask's mode
+  // Before listen() no client can connect, so the mode given by the umask is never in effect.
+  TL_TRY(out.set_access(address.mode, address.gid));
   if (::listen(out.fd(), backlog) != 0) return fail_errno(errno, "cannot listen on {}", address.name);
   return out;
 }
@@ -223,8 +224,8 @@ bool Listener::has_lost_path() const {
   return !adopted_path_.empty() && (::lstat(adopted_path_.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode));
 }
 
-// Of the socket, and not of what another one may have put at its path meanwhile. The group comes first:
-// changing it later could open the socket for the wrong one.
+// Changes this socket only, not a file that has replaced it at its path. The group comes first: with the mode
+// first, the old group would have access for a moment.
 Status Listener::set_access(unsigned mode, std::optional<std::uint32_t> gid) {
   if (path_.empty() || !fd_) return {};
   Fd at(::open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -232,13 +233,14 @@ Status Listener::set_access(unsigned mode, std::optional<std::uint32_t> gid) {
   if (!at || ::fstat(at.get(), &found) != 0 || found.st_dev != device_ || found.st_ino != inode_) return {};
   if (gid && ::fchownat(at.get(), "", static_cast<uid_t>(-1), *gid, AT_EMPTY_PATH) != 0)
     return fail_errno(errno, "{}: its group cannot be set", name_);
-  // chmod(2) of a descriptor like this one goes by its name in /proc only.
+  // An O_PATH descriptor can be changed only by its name in /proc.
   if (::chmod(fmt::format("/proc/self/fd/{}", at.get()).c_str(), mode) != 0)
     return fail_errno(errno, "{}: its mode cannot be set", name_);
   return {};
 }
 
-// After shutdown(2) a TCP socket does not accept any more, and a Unix socket says that it does, and hangs up.
+// After shutdown(2), a TCP socket no longer reports SO_ACCEPTCONN. A Unix socket still reports it, and also
+// POLLHUP.
 bool Listener::is_listening() const {
   pollfd about{fd(), 0, 0};
   return option_of(fd(), SO_ACCEPTCONN) == 1 && (::poll(&about, 1, 0) == 0 || (about.revents & POLLHUP) == 0);
@@ -249,8 +251,8 @@ Listener Listener::inherit(const ListenRules& rules) const {
   out.name_ = name_;
   out.rules_ = std::make_shared<ListenRules>(rules);
   out.fd_.reset(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
-  (void)::fcntl(fd(), F_SETFL, ::fcntl(fd(), F_GETFL) | O_NONBLOCK);  // whatever another holder has made of
-                                                                      // it
+  // Another process with the same socket may have cleared the flag.
+  (void)::fcntl(fd(), F_SETFL, ::fcntl(fd(), F_GETFL) | O_NONBLOCK);
   out.port_ = port_;
   out.is_unix_ = is_unix_;
   out.shared_ = true;
@@ -265,7 +267,7 @@ void Listener::close() {
 
 void Listener::remove_path() {
   if (has_path())
-    (void)::unlink(path_.c_str());  // fails where privileges were dropped: then the next start replaces it
+    (void)::unlink(path_.c_str());  // may fail without privileges; the next start then replaces the file
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,4 @@
-// Log lines that clients can bring about as often as they like: a few a second, and how many there were
-// besides.
+// Limits log lines that clients can cause at will: a few a second, with the number of lines left out.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,13 +14,13 @@
 
 namespace twinloft::lmtpd {
 
-// Whether there is room for one more line of a kind in this second. Thread-safe.
+// Decides whether one more line of a kind is logged in this second. Thread-safe.
 class LogRate {
  public:
   static constexpr Duration period = std::chrono::seconds(1);
 
   explicit LogRate(std::uint32_t lines_max) : lines_max_(lines_max) {}
-  // nullopt: this line is left out. Else how many were since the last one that was not.
+  // nullopt: this line is left out. Otherwise: the number of lines left out since the last logged line.
   std::optional<std::uint64_t> admit(Instant now) {
     std::lock_guard lock(mutex_);
     if (now - begun_ >= period) begun_ = now, lines_ = 0;
@@ -52,7 +51,7 @@ class LogGate {
     std::lock_guard lock(mutex_);
     last_ = {level, std::move(text)};
   }
-  // Nothing of its kind has followed: the last one speaks for the rest.
+  // No line of this kind has followed, so the last line left out is logged with the count.
   ~LogGate() {
     if (std::uint64_t count = left_out(); count > 0) write(last_.first, last_.second, count - 1);
   }
@@ -66,7 +65,7 @@ class LogGate {
 
   LogRate rate_{lines_max};
   std::mutex mutex_;
-  std::pair<LogLevel, std::string> last_;  // of those that were left out
+  std::pair<LogLevel, std::string> last_;  // the last line left out
 };
 
 }  // namespace twinloft::lmtpd

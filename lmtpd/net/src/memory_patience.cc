@@ -12,7 +12,7 @@ constexpr Duration pause = std::chrono::milliseconds(20);
 constexpr int waits_max = static_cast<int>(MemoryPatience::longest / pause);
 thread_local int waits_left = 0;
 
-// operator new tries again when it returns.
+// operator new calls this when memory is short, and tries again when it returns.
 void wait_or_throw() {
   if (!MemoryPatience::wait()) throw std::bad_alloc();
 }

@@ -1,8 +1,7 @@
-// Memory that has run out for a moment, where a thread holds somebody's result and must hand it over. While
-// one of these lives, operator new waits on its thread for memory, up to `longest`; then it throws, as it
-// does elsewhere at once.
+// Lets a thread hand over a result while memory is short. During the life of a MemoryPatience, operator new
+// on this thread waits for memory, up to `longest`, then throws. Elsewhere it throws at once.
 //
-// Only for the few steps that a result takes on its way: what waits here keeps the memory that it has.
+// Only for the few steps that hand over a result: a waiting thread keeps its memory.
 #pragma once
 
 #include "twinloft/base/clock.h"
@@ -18,10 +17,10 @@ class MemoryPatience {
   MemoryPatience(const MemoryPatience&) = delete;
   MemoryPatience& operator=(const MemoryPatience&) = delete;
 
-  // Waits a little; false: this thread is not patient, or not any more. For allocations that operator new
-  // does not make.
+  // Waits a little. False: no MemoryPatience lives on this thread, or `longest` is over. For allocations that
+  // do not use operator new.
   static bool wait();
-  // Makes operator new of this process wait so. Once, before there are threads that rely on it.
+  // Installs the handler for operator new in this process. Called before threads that use it start.
   static void install();
 
  private:

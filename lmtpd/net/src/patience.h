@@ -1,8 +1,7 @@
-// How long a connection waits for its client: pure times, without a clock and without a timer.
+// How long a connection waits for its client: pure computation, without a clock and without a timer.
 //
-// A client that says nothing and takes nothing is idle. One that keeps sending may still take too long for
-// its message: that time runs from MAIL on. Neither runs while this server, and not the client, is waited
-// for.
+// A client that neither sends nor reads is idle. A client that keeps sending may still take too long for its
+// message: the limit counts from MAIL. Neither limit applies while the client waits for this server.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +19,19 @@ class Patience {
   };
   Patience(Limits limits, Instant now) : limits_(limits), last_progress_(now) {}
 
-  // Bytes have gone to or come from the client, or it waits from now on.
+  // Bytes were sent or received, or the wait for the client begins now.
   void note_progress(Instant now) { last_progress_ = now; }
-  // Session::transaction(): 0 means that none is open. To be called whenever that may have changed.
+  // `transaction` is Session::transaction(); 0: none is open. Call this whenever it may have changed.
   void note_transaction(std::uint64_t transaction, Instant now);
   Duration silence(Instant now) const { return now - last_progress_; }
 
-  struct Wait {  // look again then
+  struct Wait {  // call look() again after this time
     Duration duration;
   };
   struct TransactionTooLong {};
   struct Idle {};
   using Verdict = std::variant<Wait, TransactionTooLong, Idle>;
-  // `ours`: this server is waited for.
+  // `ours`: the client waits for this server.
   Verdict look(Instant now, bool ours) const;
 
  private:

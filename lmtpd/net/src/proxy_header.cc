@@ -31,7 +31,7 @@ std::size_t u16_at(ByteSpan in, std::size_t at) {
   return byte_at(in, at) << 8 | byte_at(in, at + 1);
 }
 
-// Over the whole header, with the checksum's own four bytes as zeros.
+// The checksum covers the whole header, with the four bytes of the checksum as zeros.
 Status check_crc(ByteSpan header, std::size_t at) {
   std::uint32_t said = static_cast<std::uint32_t>(u16_at(header, at) << 16 | u16_at(header, at + 2));
   std::vector<std::byte> copy(header.begin(), header.end());
@@ -91,7 +91,7 @@ Result<std::optional<ProxyHeader>> decode_proxy_header(ByteSpan in) {
   ByteSpan header = in.first(fixed_bytes + rest), address = header.subspan(fixed_bytes);
   ProxyHeader out{header.size(), std::nullopt};
   std::size_t used = 0;
-  if (command == command_local) return out;  // what follows is to be skipped
+  if (command == command_local) return out;  // the rest of the header is skipped
   if (transport == transport_stream && (family == family_inet || family == family_inet6)) {
     used = family == family_inet ? inet_bytes : inet6_bytes;
     if (address.size() < used)

@@ -1,4 +1,4 @@
-// The PROXY protocol, version 2, as a server reads it: who the proxy's client is (HAProxy's
+// Decodes the header of the PROXY protocol, version 2, which names the proxy's client (HAProxy's
 // proxy-protocol.txt, section 2.2).
 #pragma once
 
@@ -11,18 +11,17 @@
 
 namespace twinloft::lmtpd {
 
-// What a proxy may add to the addresses (TLVs) is longer than 200 bytes only where it sends certificates or
-// tickets.
+// TLVs behind the addresses are longer than 200 bytes only if the proxy sends certificates or tickets.
 inline constexpr std::size_t proxy_header_bytes_max = 4096;
 
 struct ProxyHeader {
-  std::size_t bytes = 0;                   // of the header, which was at the input's front
-  std::optional<sockaddr_storage> source;  // none: the proxy's own connection (LOCAL), or an address family
-                                           // that says nothing
+  std::size_t bytes = 0;  // length of the header, at the front of the input
+  // nullopt: the proxy's own connection (LOCAL), or not TCP over IPv4 or IPv6.
+  std::optional<sockaddr_storage> source;
 };
 
-// nullopt: more bytes are needed. Errors: no such header, another version, one that is too long, damaged (its
-// CRC32C, where it has one).
+// nullopt: more bytes are needed. Errors: not a PROXY header, another version, too long, a damaged header (by
+// its fields, or by its CRC32C if it has one).
 Result<std::optional<ProxyHeader>> decode_proxy_header(ByteSpan in);
 
 }  // namespace twinloft::lmtpd

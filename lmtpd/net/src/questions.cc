@@ -11,7 +11,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// What `look` gives, or an error for what it throws.
+// Returns the result of `look`. An exception becomes an error.
 template <class Look>
 auto looked_up(Look look) -> decltype(look()) {
   try {

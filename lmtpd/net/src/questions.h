@@ -1,10 +1,12 @@
-// What sessions ask, and who knows the answers: who a recipient is (UserDb), and whether a mailbox takes the
+// Answers the questions of sessions: who a recipient is (UserDb), and whether a mailbox has room for the
 // message (Mailboxes).
 //
-// An answer from memory comes at once, on the thread that asks. Everything else may block, and is for worker
-// threads. Look-ups and mailboxes have threads of their own: while a user database does not answer, users
-// that are known go on, and the other way round. What throws is an answer too: the user database cannot say,
-// and a mailbox refuses nothing, since the delivery will tell.
+// An answer from memory comes at once, on the asking thread. All other work may block, and runs on worker
+// threads. Look-ups and mailboxes have separate threads, so that a hanging database does not delay mailboxes,
+// and the reverse.
+//
+// An exception of the user database counts as a failed look-up. An exception of Mailboxes refuses nothing,
+// because the delivery checks again.
 #pragma once
 
 #include <functional>
@@ -19,12 +21,12 @@ namespace twinloft::lmtpd {
 // Called once, on a worker thread. Must not throw.
 using Answered = std::function<void(Answer)>;
 
-// Thread-safe. The hub outlives it.
+// Thread-safe. The hub must outlive it.
 class Questions {
  public:
   explicit Questions(Hub& hub) : hub_(hub) {}
 
-  // The answer where it is at hand. nullopt: what `make_answered` returns gets it.
+  // The answer, if it is in memory. nullopt: the function from `make_answered` gets the answer later.
   template <class MakeAnswered>
   std::optional<Answer> ask(Question question, MakeAnswered make_answered) {
     std::optional<Answer> known = std::visit([this](const auto& q) { return known_now(q); }, question);

@@ -1,8 +1,8 @@
-// What a connection writes: replies that gather, and go out by as few calls as the socket allows.
+// The output of a connection: collects replies, and sends them in as few calls as possible.
 //
 //   idle ──wait()──▶ waiting ──ready()──▶ idle
 //
-// A step that a state does not have is a std::logic_error, which costs that connection, and nothing else.
+// An illegal transition throws std::logic_error, which ends this connection only.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ class ReplyWriter {
     else
       bytes_ += bytes;
   }
-  // What is there says what became of a message: it is not held back for what comes behind it.
+  // The collected bytes have the replies to a message, and are not held back for later replies.
   void hurry() { urgent_ = !bytes_.empty(); }
-  // Whether what is there had better go with what comes behind it.
+  // Whether the collected bytes may wait, to be sent together with later replies.
   bool may_be_held_back() const { return bytes_.size() < held_back_max && !urgent_; }
   bool empty() const { return bytes_.empty(); }
 
@@ -35,7 +35,7 @@ class ReplyWriter {
 
   enum class Flushed {
     all,
-    needs_room,     // the rest once the socket can be written
+    needs_room,     // continue when the socket is writable
     needs_to_read,  // TLS has to receive something first
     broken,
   };
@@ -53,11 +53,11 @@ class ReplyWriter {
   std::size_t memory() const { return bytes_.capacity(); }
 
  private:
-  static constexpr std::size_t memory_max = 16 * 1024;     // that is held while there is nothing to be sent
+  static constexpr std::size_t memory_max = 16 * 1024;     // bytes held while there is nothing to send
   static constexpr std::size_t held_back_max = 16 * 1024;  // bytes
   enum class State {
     idle,
-    waiting,  // the event loop tells when there is room
+    waiting,  // the event loop calls back when there is room
   };
   void step(State from, State to) {
     if (std::exchange(state_, to) != from)

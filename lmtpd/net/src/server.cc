@@ -21,7 +21,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 constexpr Duration drain_poll = std::chrono::milliseconds(250);
-constexpr Duration farewell_time = std::chrono::seconds(1);  // for clients to take their last replies
+constexpr Duration farewell_time = std::chrono::seconds(1);  // for clients to read their last replies
 }  // namespace
 
 void Loop::add(std::shared_ptr<Connection> connection) {
@@ -53,8 +53,8 @@ void Loop::hurry() {
   if (!std::exchange(hurried_, true) && draining_ && !stopping_) drain_some();
 }
 
-// A client is never cut off while it says something, unless it never stops: what it has sent at that very
-// moment would be lost on it.
+// A client that is sending is not disconnected before drain_time is over: it might have just sent a command
+// that would get no reply.
 void Loop::drain_some() {
   bool now = hub_.clock.now() >= drain_until_;
   for (const auto& connection : all()) connection->drain(hub_.config.drain_idle, hurried_, now);
@@ -70,14 +70,14 @@ void Loop::abort() {
   for (const auto& connection : all()) connection->abort();
 }
 
-// Of any thread. One that has ended has no turn to take.
+// May be called on any thread. A loop that has ended counts as alive.
 bool Loop::takes_turns() {
   if (io_.stopped()) return true;
   if (asked_.exchange(true)) return false;
   try {
     boost::asio::post(io_, [this] { asked_ = false; });
   } catch (const std::bad_alloc&) {
-    asked_ = false;  // nobody was asked
+    asked_ = false;  // no check was posted
   }
   return true;
 }
@@ -96,7 +96,7 @@ void Loop::end_if_empty() {
 
 namespace {
 
-// What a handler lets through is a defect, and costs no other connection.
+// An exception that leaves a handler is a defect. It must not end other connections.
 void run_loop(boost::asio::io_context& io) {
   for (;;) try {
       io.run();
@@ -108,7 +108,7 @@ void run_loop(boost::asio::io_context& io) {
     }
 }
 
-// Unique over restarts and machines: a random start, and a number.
+// Unique across restarts and machines: a random prefix, and a counter.
 std::function<std::string()> make_ids(Random& random) {
   auto next = std::make_shared<std::atomic<std::uint64_t>>(0);
   return [prefix = fmt::format("{:012x}", random.next() >> 16), next] {
@@ -126,7 +126,8 @@ struct Server::Impl {
     stop_timer.emplace(loops.front()->io());
   }
 
-  // A delivery that was left reports to its loop when it ends: the loops go after the workers.
+  // A delivery left running reports to its loop at its end, so the workers end before the loops are
+  // destroyed.
   ~Impl() {
     hub.lookups.finish();
     hub.rooms.finish();
@@ -150,8 +151,7 @@ struct Server::Impl {
   std::atomic<std::size_t> loops_left;
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::unique_ptr<Acceptor>> acceptors;     // on the first loop
-  std::optional<boost::asio::steady_timer> stop_timer;  // on the first loop; keeps it alive until all have
-                                                        // ended
+  std::optional<boost::asio::steady_timer> stop_timer;  // on the first loop; keeps it alive until all ended
   RunEnd end;
   std::size_t next_loop = 0;
   bool stopped = false;
@@ -172,7 +172,7 @@ void Server::Impl::on_loops(void (Loop::*what)()) {
   for (const auto& loop : loops) boost::asio::post(loop->io(), [l = loop.get(), what] { (l->*what)(); });
 }
 
-// Where the last loop has ended, nothing is left to be done, and the timer must not keep the first one.
+// After the end of the last loop no timer is set, because it would keep the first loop alive.
 void Server::Impl::after(Duration time, void (Impl::*what)()) {
   if (loops_left.load() == 0) return;
   stop_timer->expires_after(time);
@@ -181,7 +181,7 @@ void Server::Impl::after(Duration time, void (Impl::*what)()) {
   });
 }
 
-// First of all, so that the connections that are ended are all there are.
+// Called before the connections are ended, so that no new connection is missed.
 void Server::Impl::leave_listeners() {
   for (const auto& acceptor : acceptors) acceptor->stop();
 }
@@ -197,14 +197,14 @@ void Server::Impl::drain() {
   if (stopped || std::exchange(drained, true)) return;
   leave_listeners();
   on_loops(&Loop::drain);
-  after(Duration::max() / 2, &Impl::abort);  // keeps the first loop for those of the others
+  after(Duration::max() / 2, &Impl::abort);  // keeps the first loop alive until the others have ended
 }
 
 void Server::Impl::hurry() {
   on_loops(&Loop::hurry);
 }
 
-// Agents end by it, and say so; what stands in the kernel does not.
+// on_abort ends the agents, and their deliveries report. Deliveries blocked in the kernel do not end.
 void Server::Impl::abort() {
   stop();
   if (std::exchange(end.aborted, true)) return;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As /proc/net/tcp and tcp6 write it: words of the host's byte order, in hexadecimal digits.
+// The format of /proc/net/tcp and tcp6: words in the host's byte order, in hexadecimal digits.
 std::string proc_text(const void* address, std::size_t words) {
   std::string out;
   const auto* word = static_cast<const std::uint32_t*>(address);
@@ -28,7 +28,7 @@ std::string proc_text(const void* address, std::size_t words) {
   return out;
 }
 
-// Inodes of the sockets that listen at that address, or at every address with that port.
+// Inodes of the sockets that listen at this address, or at all addresses, with this port.
 std::set<std::string> tcp_inodes(const ListenPlace& place) {
   constexpr std::string_view listening = "0A";
   std::uint32_t bytes[4] = {};

@@ -37,7 +37,7 @@ void Transaction::add_to_lane(std::size_t recipient, std::unordered_map<std::str
     lanes_.push_back({together, {}, {this, std::move(limits.shared), limits.per_user_max, {}, nullptr}});
   }
   Lane& lane = lanes_[at->second];
-  // A group's users come by their members in the order of their first recipients.
+  // A group's members are in the order of their first recipients.
   auto [place, first] = lane_of.try_emplace(fmt::format("member {} {}", at->second, user.name),
                                             lane.members.size());
   if (first) {
@@ -82,7 +82,7 @@ void Transaction::deliver_to(const Lane& lane, std::span<const std::size_t> some
   finish(some, std::move(replies));
 }
 
-// The message; null: it was given up.
+// Marks the deliveries as begun, and returns the message. null: the deliveries were given up.
 std::shared_ptr<BodyStore> Transaction::begin(std::span<const std::size_t> some) {
   std::lock_guard lock(mutex_);
   if (given_up_) return nullptr;
@@ -91,7 +91,7 @@ std::shared_ptr<BodyStore> Transaction::begin(std::span<const std::size_t> some)
   return body_;
 }
 
-// The row that led there may be another one by now.
+// A refusal based on a stale user row must not be permanent: the row may have changed since.
 Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
   const int code = reply.code;
   reply = as_sure_as(recipient.user, std::move(reply));
@@ -111,10 +111,10 @@ void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Re
     replies[i] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
   {
     std::lock_guard lock(mutex_);
-    hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);  // before the last reply
-                                                                                    // can end the server
+    // Counted before the last reply is set, because the last reply can end the server.
+    hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);
     for (std::size_t i = 0; i < recipients.size(); ++i) {
-      if (replies_[recipients[i]]) continue;  // it was aborted
+      if (replies_[recipients[i]]) continue;  // the delivery was aborted
       replies_[recipients[i]] = std::move(replies[i]);
       last = --missing_ == 0;
     }
@@ -122,7 +122,7 @@ void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Re
   if (last) report();
 }
 
-// Returns how many there were.
+// Sets the reply of every delivery that has none and may be given up. Returns their number.
 std::size_t Transaction::settle_rest(const Reply& reply, bool begun_too) {
   std::size_t count = 0;
   given_up_ = true;
@@ -159,26 +159,26 @@ void Transaction::abort(const Reply& reply, std::string_view why) {
   report();
 }
 
-// By the one who has set the last reply. Threads whose deliveries were aborted may still come and look.
+// Called by the thread that has set the last reply. Threads of aborted deliveries may still call finish().
 void Transaction::report() {
   MemoryPatience patient;
   std::vector<Reply> replies;
   {
     std::lock_guard lock(mutex_);
-    body_.reset();  // its memory is free before the client knows
+    body_.reset();  // frees the memory before the client gets the replies
     for (std::optional<Reply>& reply : replies_) replies.push_back(std::move(*reply));
   }
   DeliveriesDone done = std::move(done_);
   done(std::move(replies));
 }
 
-// One reply for each, whatever becomes of it.
+// Returns one reply per recipient, also after an exception.
 std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::size_t> some,
                                         const MessageBody& body) {
   const Recipient& first = envelope_->recipients[some.front()];
   try {
     std::vector<Reply> replies;
-    replies.reserve(some.size());  // nothing fails once the message is delivered
+    replies.reserve(some.size());  // no allocation may fail after the message is delivered
     auto given_up = [this] {
       std::lock_guard lock(mutex_);
       return for_rest_;

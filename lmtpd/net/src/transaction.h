@@ -1,11 +1,10 @@
-// The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients
-// who are one user (details, aliases, duplicates) come one after the other. Those of a group are delivered to
-// by one call. When each of them begins, so that no limit is passed, is the queue's matter
-// (delivery_queue.h).
+// The deliveries of one message on worker threads: each recipient separately, several at once. Recipients of
+// the same user (details, aliases, duplicates) are served one after the other. Users of a group are served by
+// one call. The queue decides when each delivery begins (delivery_queue.h).
 //
-// A delivery waits for its turn, begins, and ends. What waits can be given up at any moment, from any thread,
-// also while every worker is stuck: it is never begun then, so a 4xx for it is safe. What has begun is waited
-// for: its file may exist already.
+// A delivery waits for its turn, begins, and ends. A waiting delivery can be given up at any time, by any
+// thread, even while every worker is blocked. It then never begins, so a 4xx is safe. A delivery that has
+// begun is awaited, because its file may already exist.
 #pragma once
 
 #include <cstddef>
@@ -35,19 +34,19 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
 
   // Delivers to every recipient, then calls `done`.
   void start();
-  // No delivery begins any more; those that have not get `reply`. `why` is for the log. Thread-safe. Where
-  // nothing is left to be waited for, `done` is called from within. Of a group that has begun what follows
-  // gets `reply` too, where it is cut short.
+  // No further delivery begins: waiting deliveries get `reply`. `why` is for the log. If no delivery is in
+  // flight, `done` is called from here. With cut_short, the recipients of a begun group whose turn has not
+  // come get `reply` too. Thread-safe.
   enum class Begun { goes_on, cut_short };
   void give_up_waiting(const Reply& reply, std::string_view why, Begun begun);
-  // Nothing is waited for any more: what has begun gets `reply` too, and what becomes of it nobody learns. It
-  // may have been stored, or may yet be, so the process is to end. Thread-safe.
+  // Waits for no delivery: those in flight get `reply` too, and their outcome is unknown. The message may be
+  // stored already or later, so the process must end. Thread-safe.
   void abort(const Reply& reply, std::string_view why);
 
  private:
   // One user's recipients, or those of a group (Deliverer::group_of).
   struct Lane {
-    bool together = false;                          // by one call
+    bool together = false;                          // a group, served by one call
     std::vector<std::vector<std::size_t>> members;  // the recipients of each of its users
     QueuedDelivery queued;
   };
@@ -62,16 +61,16 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   std::size_t settle_rest(const Reply& reply, bool begun_too);
   void report();
 
-  Hub& hub_;  // outlives it
+  Hub& hub_;  // must outlive this object
   const std::shared_ptr<const Envelope> envelope_;
   DeliveriesDone done_;
-  std::mutex mutex_;                 // of what follows
-  std::shared_ptr<BodyStore> body_;  // gone once reported; deliveries that are under way then hold it
+  std::mutex mutex_;                 // for the members below
+  std::shared_ptr<BodyStore> body_;  // null once reported; deliveries in flight hold references of their own
   std::vector<std::optional<Reply>> replies_;
   std::vector<bool> begun_;        // by recipient
-  std::vector<Lane> lanes_;        // in the order of their first recipients; never changed once started
-  bool given_up_ = false;          // nothing begins any more
-  std::optional<Reply> for_rest_;  // of groups that have begun, where nobody waits for them
+  std::vector<Lane> lanes_;        // in the order of their first recipients; constant after start()
+  bool given_up_ = false;          // no further delivery begins
+  std::optional<Reply> for_rest_;  // reply for the remaining recipients of groups that have begun
   std::size_t missing_ = 0;        // replies
 };
 

@@ -35,7 +35,7 @@ Status Wire::start_tls(std::shared_ptr<const TlsContext> context) {
   return {};
 }
 
-// To be called at once: what OpenSSL says is of this thread's last call.
+// Must follow the call at once, because OpenSSL reports the error of this thread's last call.
 Wire::Outcome Wire::outcome_of(int result) {
   int error = SSL_get_error(tls_, result);
   if (error == SSL_ERROR_SSL) why_ = what_failed(tls_);

@@ -1,4 +1,4 @@
-// One socket's bytes, in clear or over TLS. Never blocks.
+// Sends and receives bytes on one socket, in clear text or over TLS. Never blocks.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace twinloft::lmtpd {
 class Wire {
  public:
   enum class State {
-    done,        // `bytes` of them
-    want_read,   // nothing now: again when the socket can be read
-    want_write,  // likewise; over TLS, also for receive()
-    end,         // the client has ended its side in order
-    broken,      // an error, or over TLS an end without its announcement
+    done,        // `bytes` were transferred
+    want_read,   // nothing now: retry when the socket is readable
+    want_write,  // nothing now: retry when the socket is writable; over TLS, also from receive()
+    end,         // the client has closed its side in order
+    broken,      // an error, or a TLS connection that ended without close_notify
   };
   struct Outcome {
     State state;
@@ -31,21 +31,21 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  // The descriptor is somebody else's, and outlives it.
+  // The caller owns the descriptor, which must outlive the Wire.
   void attach(int fd) { fd_ = fd; }
   Outcome receive(std::span<char> into);
   Outcome send(std::string_view bytes);
 
-  // From now on TLS. Then handshake() until it is done.
+  // Switches to TLS. The caller then calls handshake() until `done`.
   Status start_tls(std::shared_ptr<const TlsContext> context);
   Outcome handshake();
   bool is_secured() const { return tls_ != nullptr; }
-  std::string why() const { return why_; }  // it is broken, as OpenSSL says; empty: the connection ended
-  std::string how() const;  // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"; and the client's certificate's
-                            // name, where it has shown one
-  // Bytes that were received and not taken yet: the socket may not become readable for them.
+  std::string why() const { return why_; }  // OpenSSL's reason for `broken`; empty: the connection ended
+  // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384", and the name in the client's certificate if there is one.
+  std::string how() const;
+  // TLS has decrypted bytes that receive() has not returned. The socket may not become readable for them.
   bool holds_input() const;
-  // Sends the client its last reply, where one is due; once.
+  // Sends TLS close_notify, if TLS is in use.
   void announce_end();
 
  private:
@@ -54,7 +54,7 @@ class Wire {
   int fd_ = -1;
   ssl_st* tls_ = nullptr;
   std::shared_ptr<const TlsContext> context_;
-  bool failed_ = false;  // no call of OpenSSL any more
+  bool failed_ = false;  // OpenSSL must not be called again
   std::string why_;
 };
 

@@ -7,7 +7,7 @@ namespace twinloft::lmtpd {
 
 WorkerPool::WorkerPool(std::size_t threads) {
   threads_.reserve(threads);
-  // Signals are for the io threads.
+  // Signals are blocked here, so that only other threads get them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -35,7 +35,7 @@ void WorkerPool::post(const void* owner, std::function<void()> task) {
 }
 
 void WorkerPool::drop(const void* owner) {
-  std::vector<Task> dropped;  // what they hold dies outside of the lock
+  std::vector<Task> dropped;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   for (Task& task : tasks_)
     if (task.owner == owner) dropped.push_back(std::move(task));
@@ -51,7 +51,7 @@ void WorkerPool::work() {
     tasks_.pop_front();
     lock.unlock();
     task.run();
-    task.run = nullptr;  // what it holds dies outside of the lock
+    task.run = nullptr;  // destroyed while the lock is not held
     lock.lock();
   }
 }

@@ -1,4 +1,4 @@
-// Threads for what blocks: look-ups in databases, and deliveries.
+// Threads for work that blocks: look-ups in databases, deliveries, and writes of large messages.
 #pragma once
 
 #include <condition_variable>
@@ -21,9 +21,9 @@ class WorkerPool {
   // Tasks must not throw. They start in the order given.
   void post(std::function<void()> task) { post(nullptr, std::move(task)); }
   void post(const void* owner, std::function<void()> task);
-  // Forgets the owner's tasks that have not started.
+  // Removes the owner's tasks that have not started.
   void drop(const void* owner);
-  // Runs what is queued, and ends the threads. Nothing may be posted any more.
+  // Runs the queued tasks, and ends the threads. No post() may follow.
   void finish();
 
  private:

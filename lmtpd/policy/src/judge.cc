@@ -10,13 +10,13 @@ Reply database_away() {
   return make_reply(451, "4.3.0", "User lookup temporarily unavailable");
 }
 
-// A row that is wrong stays so until somebody mends it; the log names it.
+// An operator must correct a wrong row; the log names it.
 Reply reply_of_failed_lookup(const Error& error) {
   if (error.code != Errc::invalid && error.code != Errc::denied) return database_away();
   return make_reply(451, "4.3.5", "This mailbox is set up wrongly in the user database");
 }
 
-// Why a user that there is gets no mail, whatever the mailbox holds.
+// Why an existing user gets no mail, independent of the mailbox.
 std::optional<Reply> refusal_of_user(const User& user, bool takes_address) {
   if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
   if (user.state == UserState::deferred)

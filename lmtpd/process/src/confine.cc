@@ -16,8 +16,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// Files of the spool and of SQLite, messages in files and memory: what may be reached by them is up to user
-// and mount table.
+// For files of the spool and of SQLite, for messages in files, and for memory. User ids and mounts limit
+// which files these calls can reach.
 constexpr const char* on_files[] = {"_llseek",
                                     "access",
                                     "close",
@@ -84,7 +84,7 @@ constexpr const char* on_files[] = {"_llseek",
                                     "write",
                                     "writev"};
 
-// Sockets that others have opened; it makes and connects none.
+// For sockets that other processes have opened. The process cannot create or connect network sockets.
 constexpr const char* on_sockets[] = {"accept",     "accept4",    "getpeername", "getsockname",
                                       "getsockopt", "recv",       "recvfrom",    "recvmsg",
                                       "send",       "setsockopt", "shutdown"};
@@ -159,7 +159,7 @@ struct Freed {
 };
 using Filter = std::unique_ptr<void, Freed>;
 
-// Remembers the first error; what this architecture does not have is no error.
+// Keeps the first error. A call that this architecture lacks is not an error.
 class Rules {
  public:
   explicit Rules(scmp_filter_ctx filter) : filter_(filter) {}
@@ -187,13 +187,13 @@ void add_rules(Rules& rules) {
   for (const char* name : on_files) rules.allow(name);
   for (const char* name : on_sockets) rules.allow(name);
   for (const char* name : on_itself) rules.allow(name);
-  // An agent's result comes back over such a pair. One of datagrams could be sent from to anybody.
+  // For the result of an agent. A pair of datagram sockets is refused, because it could send to any address.
   rules.allow("socketpair",
               {SCMP_A0(SCMP_CMP_EQ, AF_UNIX), SCMP_A1(SCMP_CMP_EQ, SOCK_SEQPACKET | SOCK_CLOEXEC)});
-  // With that flag a sending connects.
+  // MSG_FASTOPEN is refused, because it makes a send connect.
   rules.allow("sendto", {SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
   rules.allow("sendmsg", {SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
-  // By owner and signal of a descriptor any process of the same user could be signalled.
+  // F_SETOWN and O_ASYNC are refused, because they could signal any process of the same user.
   for (const char* name : {"fcntl", "fcntl64"}) {
     for (int command : {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_GETLK, F_SETLK, F_SETLKW,
                         F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_ADD_SEALS, F_GET_SEALS})
@@ -203,22 +203,22 @@ void add_rules(Rules& rules) {
   rules.allow("ioctl", {SCMP_A1(SCMP_CMP_EQ, FIONBIO)});
   rules.allow("ioctl", {SCMP_A1(SCMP_CMP_EQ, FIONREAD)});
   rules.allow("prctl", {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)});
-  rules.allow("prlimit64", {SCMP_A2(SCMP_CMP_EQ, 0)});  // to read them
-  // Nothing that is written can be run.
+  rules.allow("prlimit64", {SCMP_A2(SCMP_CMP_EQ, 0)});  // reads limits; cannot change them
+  // Memory cannot be made executable.
   for (const char* name : {"mmap", "mmap2", "mprotect"})
     rules.allow(name, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
-  // Threads, and no processes. The flags of clone3 lie in memory, where no filter sees them: told that there
-  // is none, the C library takes this one.
+  // Threads only, no processes. A filter cannot see the flags of clone3, which are in memory. clone3 gives
+  // ENOSYS, so the C library uses clone.
   rules.allow("clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)});
-  // abort(3) of this process.
+  // For abort(3) in this process.
   rules.allow("tgkill", {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()))});
-  // Where another filter does not let libseccomp ask the kernel whether it knows this action, the older one
-  // does: its signal ends the process.
+  // If libseccomp cannot find out whether the kernel has KILL_PROCESS, for example because of an outer
+  // filter, TRAP is used: its SIGSYS ends the process too.
   std::uint32_t end = seccomp_api_get() >= 3 ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_TRAP;
   for (const char* name : {"execve", "execveat"}) rules.add(end, name);
 }
 
-// What a client of a database or of a name service has no use for.
+// Calls that a client of a database or of a name service does not need.
 constexpr const char* on_others[] = {"add_key",
                                      "bpf",
                                      "chroot",
@@ -273,7 +273,7 @@ void add_rules_for_helper(Rules& rules) {
   }
   for (unsigned long request : {FIOSETOWN, SIOCSPGRP, FIOASYNC})
     rules.add(SCMP_ACT_ERRNO(EPERM), "ioctl", {SCMP_A1(SCMP_CMP_EQ, request)});
-  rules.add(SCMP_ACT_ERRNO(ENOSYS), "clone3");  // its flags lie in memory: the C library takes the older one
+  rules.add(SCMP_ACT_ERRNO(ENOSYS), "clone3");  // a filter cannot see its flags; the C library uses clone
   for (const char* name : {"execve", "execveat"}) rules.add(SCMP_ACT_ERRNO(EPERM), name);
 }
 
@@ -282,7 +282,7 @@ Status load_filter(std::uint32_t otherwise, void (*add)(Rules&)) {
   if (!filter) return fail(Errc::exhausted, "no memory for a filter of system calls");
   Rules rules(filter.get());
   add(rules);
-  // A tree, and not a list: it is walked for each system call of each message.
+  // The filter as a binary tree: it runs at every system call, and a list would be slower.
   (void)seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
   if (rules.error() != 0) return fail_errno(rules.error(), "a rule for system calls");
   if (int loaded = seccomp_load(filter.get()); loaded < 0) return fail_errno(-loaded, "seccomp");

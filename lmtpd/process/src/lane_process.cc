@@ -24,12 +24,12 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr auto late_pause = std::chrono::milliseconds(100);  // between looks for late answers, while no lane
-                                                             // is free
+// Between two checks for late answers, while no lane is free.
+constexpr auto late_pause = std::chrono::milliseconds(100);
 
 // nullopt: the other end is gone.
 std::optional<LaneAnswer> receive(int lane) {
-  std::byte packet[lane_packet_bytes_max];  // on the stack, and not cleared
+  std::byte packet[lane_packet_bytes_max];  // not cleared, because that would cost 64 KiB of writes
   auto got = receive_packet(lane, packet, 1);
   if (!got || got->bytes == 0) return std::nullopt;
   LaneAnswer out{std::vector<std::byte>(packet, packet + got->bytes), std::move(got->fds[0])};
@@ -37,7 +37,7 @@ std::optional<LaneAnswer> receive(int lane) {
   return out;
 }
 
-// End of file is input too.
+// End of file counts as input.
 bool has_input(int lane, std::chrono::milliseconds time) {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + time;
@@ -46,7 +46,7 @@ bool has_input(int lane, std::chrono::milliseconds time) {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
     int ready = ::poll(&wait, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX)));
     if (ready >= 0) return ready > 0;
-    if (errno != EINTR) return true;  // and receive() says what is wrong
+    if (errno != EINTR) return true;  // receive() then reports the error
   }
 }
 
@@ -55,7 +55,7 @@ bool send(int lane, const std::vector<std::byte>& packet, int descriptor = -1) {
   return send_packet(lane, packet, one) == 0;
 }
 
-// ---- the first packet: whether it has come to serve
+// ---- the first packet: whether the process is ready
 
 std::vector<std::byte> encode_opened(const Status& opened) {
   constexpr std::size_t message_bytes_max = 8192;
@@ -81,7 +81,7 @@ Status decode_opened(ByteSpan packet) {
 
 // ---- in the new process
 
-// 0 to 2 stay; of the others only these.
+// Keeps 0 to 2 and `kept`.
 void close_all_but(const std::vector<Fd>& kept) {
   std::vector<int> numbers;
   for (const Fd& fd : kept) numbers.push_back(fd.get());
@@ -94,7 +94,7 @@ void close_all_but(const std::vector<Fd>& kept) {
   (void)::close_range(from, ~0u, 0);
 }
 
-// An exception of somebody's library costs the request, and not the process.
+// An exception, for example of a client library, ends this lane and not the process.
 void serve_lane(const LaneProcess::Serve& serve, int lane) {
   try {
     while (auto request = receive(lane)) {
@@ -103,7 +103,7 @@ void serve_lane(const LaneProcess::Serve& serve, int lane) {
     }
   } catch (const std::exception&) {
   }
-  (void)::shutdown(lane, SHUT_RDWR);  // nobody is to wait for it
+  (void)::shutdown(lane, SHUT_RDWR);  // so that no caller waits for an answer
 }
 
 template <class Make>
@@ -119,7 +119,7 @@ auto made_safely(Make make) -> decltype(make()) {
                              const std::function<Status()>& become, const LaneProcess::Open& open) {
   (void)::prctl(PR_SET_NAME, config.process_name);
   close_all_but(lanes);
-  // The end of the process that asks is seen by the lanes.
+  // Signals are ignored: the process ends when its parent closes the lanes.
   for (int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
   int first = lanes.front().get();
   Status became = made_safely(become);
@@ -129,19 +129,19 @@ auto made_safely(Make make) -> decltype(make()) {
     ::_exit(78);
   }
   if (!send(first, encode_opened({}))) ::_exit(71);
-  // The last one asks for signs of life.
+  // The last lane is for signs of life.
   const LaneProcess::Serve sign = [](ByteSpan) { return LaneAnswer{{std::byte{1}}, Fd()}; };
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < lanes.size(); ++i)
     threads.emplace_back(serve_lane, std::cref(i + 1 < lanes.size() ? *serve : sign), lanes[i].get());
   for (std::thread& t : threads) t.join();
-  *serve = nullptr;  // closes its connections in order, so that servers notice
+  *serve = nullptr;  // closes the connections in order, so that servers notice
   ::_exit(0);
 }
 
 }  // namespace
 
-// ---- in the process that asks
+// ---- in the parent process
 
 Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config,
                                                         const std::function<Status()>& become,
@@ -182,8 +182,8 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
   return out;
 }
 
-// The channels are shut down, and not only closed: a process with a copy of a descriptor must not keep the
-// process alive. It may still be in a request, which nobody waits for any more.
+// The lanes are shut down, not only closed: a copy of a descriptor in another process must not keep the
+// process alive. It may still be serving a request, but no caller waits for this.
 LaneProcess::~LaneProcess() {
   for (const Group& group : groups_)
     for (const std::vector<Fd>* all : {&group.lanes, &group.late})
@@ -196,7 +196,7 @@ std::unexpected<Error> LaneProcess::gone() const {
   return fail(Errc::unavailable, "{} is gone", what_);
 }
 
-// mutex_ is held. Of those that do not come the end of the process is seen here.
+// The caller holds mutex_. Also notices the end of the process on lanes whose answer never comes.
 void LaneProcess::take_late_answers(Group& group) {
   for (std::size_t i = 0; i < group.late.size();) {
     if (!has_input(group.late[i].get(), std::chrono::milliseconds(0))) {
@@ -206,7 +206,8 @@ void LaneProcess::take_late_answers(Group& group) {
     bool usable = receive(group.late[i].get()).has_value();
     std::swap(group.late[i], group.late.back());
     if (usable)
-      group.lanes.push_back(std::move(group.late.back()));  // which had room for it before
+      group.lanes.push_back(std::move(group.late.back()));  // its capacity suffices: the lane was there
+                                                            // before
     else
       --group.left;
     group.late.pop_back();
@@ -220,7 +221,7 @@ Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
     return !group.lanes.empty() || group.left == 0;
   };
   while (!is_free()) {
-    // Nobody tells of late answers.
+    // No notification comes for late answers, so they are polled.
     auto next = std::chrono::steady_clock::now() + late_pause;
     if (deadline && *deadline < next) next = *deadline;
     if (deadline && std::chrono::steady_clock::now() >= *deadline)
@@ -231,7 +232,7 @@ Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
       free_.wait_until(lock, next);
   }
   if (group.lanes.empty()) return gone();
-  // Else it would work for nobody, who is gone before it answers.
+  // The deadline may have passed during the wait. A request now would be answered for nobody.
   if (deadline && std::chrono::steady_clock::now() >= *deadline)
     return fail(Errc::timeout, "{} is busy", what_);
   Fd lane = std::move(group.lanes.back());
@@ -239,7 +240,7 @@ Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
   return lane;
 }
 
-// A hang in each of the lanes: the process itself may well be alive.
+// Detects a hang in every lane of a group. The process may still give signs of life.
 Status LaneProcess::check_lanes() {
   std::lock_guard lock(mutex_);
   for (Group& group : groups_) {
@@ -257,7 +258,7 @@ Status LaneProcess::beat() {
   constexpr auto pause = std::chrono::seconds(5);
   const auto now = Steady::now();
   if (asked_ && has_input(beat_.get(), std::chrono::milliseconds(0))) {
-    if (!receive(beat_.get())) return {};  // it is gone: its lifeline tells that
+    if (!receive(beat_.get())) return {};  // the process has ended; its lifeline reports this
     asked_ = false;
   }
   if (asked_ && now - asked_at_ > answer_wait_)
@@ -270,7 +271,7 @@ Status LaneProcess::beat() {
   return check_lanes();
 }
 
-// What it is given back as: closed, where it is of no use any more.
+// A lane in use. Its state at the end of the request decides whether the destructor keeps or closes it.
 struct LaneProcess::Lane {
   enum class State { usable, late, useless };
   LaneProcess& owner;
@@ -281,9 +282,9 @@ struct LaneProcess::Lane {
     {
       std::lock_guard lock(owner.mutex_);
       if (state == State::usable)
-        group.lanes.push_back(std::move(fd));  // which had room for it before
+        group.lanes.push_back(std::move(fd));  // its capacity suffices: the lane was there before
       else if (state == State::late)
-        group.late.push_back(std::move(fd));  // likewise
+        group.late.push_back(std::move(fd));  // its capacity is reserved
       else
         --group.left;
     }

@@ -31,8 +31,8 @@ std::optional<std::uint32_t> as_number(const std::string& text) {
   return value;
 }
 
-// Leaving root takes the capabilities with it. What a service manager has given to another user (ambient
-// ones) goes here, and the bounding set while root may still empty it.
+// Leaving root drops the capabilities. This drops the ambient ones that a service manager may have given, and
+// empties the bounding set while root may still do that.
 Status drop_capabilities(bool is_root) {
   for (unsigned long cap = 0; is_root && ::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; ++cap)
     if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EPERM)
@@ -42,7 +42,7 @@ Status drop_capabilities(bool is_root) {
   if (is_root) return {};
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct held[2]{}, none[2]{};
-  // Where there are none a system call filter may refuse to set them.
+  // Without capabilities nothing is set, because a system call filter may refuse capset.
   if (::syscall(SYS_capget, &header, held) == 0 && std::memcmp(held, none, sizeof none) == 0) return {};
   if (::syscall(SYS_capset, &header, none) != 0) return fail_errno(errno, "capset");
   return {};

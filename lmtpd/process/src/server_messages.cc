@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::uint8_t version = 1;
 
-// One number of a type belongs to one direction only: a message that is sent back is unknown.
+// A type's number belongs to one direction only, so that a message sent back is unknown.
 template <class Message>
-constexpr std::uint8_t type_of = 0;  // it has none
+constexpr std::uint8_t type_of = 0;  // no type
 template <>
 constexpr std::uint8_t type_of<ServerReady> = 1;
 template <>
@@ -58,7 +58,7 @@ std::vector<std::byte> encode(const Message& message) {
   return packet;
 }
 
-// Of the alternatives of Messages the one of that type, with what the payload says.
+// Decodes the payload into the alternative of Messages with this type.
 template <class Messages, std::size_t at = 0>
 Result<std::optional<Messages>> decode_payload(std::uint8_t type, Reader& in) {
   if constexpr (at == std::variant_size_v<Messages>) {

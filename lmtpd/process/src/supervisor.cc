@@ -62,7 +62,7 @@ Orders Supervisor::stop(Instant now) {
   return tell_all(ServerCommand::abort);
 }
 
-// One that ends, or is crippled, each time it has just begun must not be started as fast as that goes.
+// A process that ends or loses a helper soon after each start must not be restarted without a pause.
 void Supervisor::restart_later(Instant now) {
   bool soon = ready_at_ && now - *ready_at_ < restart_pause_max;
   pause_ = soon || !ready_at_ ? std::min(pause_ * 2, restart_pause_max) : restart_pause;
@@ -170,7 +170,7 @@ void Supervisor::leaves(ServerId id) {
   if (auto found = servers_.find(id); found != servers_.end()) found->second.heard.reset();
 }
 
-// Time in which the supervisor itself did nothing counts for nobody.
+// If the supervisor itself did not run for a while (suspended machine), this time does not count as silence.
 void Supervisor::note_silence(Instant now, Orders& out) {
   bool was_away = ticked_ && now - *ticked_ > 2 * look_pause;
   ticked_ = now;
@@ -185,7 +185,8 @@ void Supervisor::note_silence(Instant now, Orders& out) {
   }
 }
 
-// Its end may be long in coming: a thread that waits in the kernel for a disk keeps a killed process there.
+// A killed process may take long to end: a thread blocked in the kernel on a disk keeps the process alive. So
+// its replacement starts before its end.
 void Supervisor::give_up_on(Server& server, Instant now) {
   if (server.phase == Phase::serving && !stopping() && !any(Phase::starting)) restart_later(now);
   server.phase = Phase::draining;

@@ -17,9 +17,9 @@ namespace twinloft::lmtpd {
 // The rules for the connections of a listener.
 struct ListenRules {
   TlsPolicy tls = TlsPolicy::none;
-  Networks may_speak_for;  // clients that may use XCLIENT and XFORWARD; behind a proxy, the proxy's client
-                           // counts
-  Networks proxies;        // peers whose connections begin with the PROXY protocol, version 2
+  // Clients that may use XCLIENT and XFORWARD. Behind a proxy, the proxy's client counts.
+  Networks may_speak_for;
+  Networks proxies;  // peers whose connections begin with the PROXY protocol, version 2
 };
 
 struct ListenAddress {
@@ -53,7 +53,7 @@ class Listener {
   void let_go() { fd_.reset(); }
   // Changes mode and group of a Unix socket. No effect on other sockets.
   Status set_access(unsigned mode, std::optional<std::uint32_t> gid);
-  // Ends listening. Connections that were not accepted are reset, also if other processes have the socket. An
+  // Ends listening. Connections not yet accepted are reset, even if other processes hold the socket. An
   // adopted or inherited socket is only closed.
   void close();
   ~Listener() { remove_path(); }

@@ -55,9 +55,8 @@ struct ServerConfig {
 };
 
 struct RunEnd {
-  bool aborted = false;              // by abort(), or since stop_timeout was over
-  std::size_t deliveries_left = 0;   // begun, but not ended: their clients got 451, and their outcome is
-                                     // unknown
+  bool aborted = false;              // by abort(), or after stop_timeout
+  std::size_t deliveries_left = 0;   // begun, not ended; their clients got 451, their outcome is unknown
   std::size_t connections_left = 0;  // closed without their replies
   bool in_order() const { return !aborted && deliveries_left == 0; }
 };

@@ -1,11 +1,11 @@
-// Who may receive: the decision about a recipient, from what is known of the user, of the mailbox and of the
-// way of delivery. Without I/O, and without state: the caller finds the facts out.
+// Decides whether a recipient is accepted, by facts about the user, the mailbox and the way of delivery. No
+// I/O and no state: the caller finds the facts.
 //
-// The facts are looked at in a fixed order, and the first that speaks against the recipient gives the reply:
+// The facts are checked in a fixed order. The first fact that refuses the recipient gives the reply:
 //
-//   the user database says who it is ─▶ the user's state ─▶ the address ─▶ the mailbox ─▶ the way of delivery
+//   the user database ─▶ the user's state ─▶ the address ─▶ the mailbox ─▶ the way of delivery
 //
-// A mailbox is looked at only if nothing before it has decided: looking may block.
+// The mailbox is checked only if no earlier fact has decided, because the check may block.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,14 @@
 namespace twinloft::lmtpd {
 
 struct RecipientFacts {
-  Result<const User*> user;   // null: there is no such user; an error: the user database cannot say, or says
-                              // something that is wrong (Errc::invalid, Errc::denied)
-  bool takes_address = true;  // false: the address is beyond ASCII, and the way of delivery takes
-                              // no such address
-  const MailboxState* mailbox = nullptr;  // null: it was not looked at
+  // null: there is no such user. Errors: the user database failed, or its row is wrong (Errc::invalid,
+  // Errc::denied).
+  Result<const User*> user;
+  // false: the address has characters beyond ASCII, and the way of delivery does not support them.
+  bool takes_address = true;
+  const MailboxState* mailbox = nullptr;  // null: not checked yet
   OverQuota over_quota = OverQuota::reject;
-  std::function<std::optional<Reply>()> way_refuses = {};  // why the way of delivery would refuse; asked last
+  std::function<std::optional<Reply>()> way_refuses = {};  // the refusal by the way of delivery; called last
 };
 
 struct Accept {
@@ -36,7 +37,7 @@ struct Refuse {
   Reply reply;
   bool operator==(const Refuse&) const = default;
 };
-// Nothing speaks against the recipient so far. To be judged again with its mailbox's state.
+// No fact refuses the recipient so far. The caller finds the state of the mailbox and calls judge() again.
 struct LookAtMailbox {
   bool operator==(const LookAtMailbox&) const = default;
 };
@@ -44,8 +45,8 @@ using Verdict = std::variant<Accept, Refuse, LookAtMailbox>;
 
 Verdict judge(const RecipientFacts& facts);
 
-// The same reply, if it may be given to a client. A refusal for good (5xx) that rests on a row which may be
-// another one by now is given as one for now.
+// Replaces a permanent refusal (5xx) by a temporary one if it rests on a stale row. Returns any other reply
+// unchanged.
 Reply as_sure_as(const User& user, Reply reply);
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,4 @@
-// Whether a mailbox, and the spool that it is in, takes a message: what is found out before the message is
-// sent.
+// Whether a mailbox and its spool can take a message. Checked at RCPT, before the message is sent.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +12,10 @@
 namespace twinloft::lmtpd {
 
 struct MailboxState {
-  // Why the spool takes no mail now, with errno in Error::sys: it is not mounted or another volume is (its
-  // marker says so), it has failed (EIO), is read-only (EROFS), full (ENOSPC), or this process may not look.
+  // Why the spool takes no mail now, with errno in Error::sys. The marker shows that no volume or another
+  // volume is mounted; or it has failed (EIO), is read-only (EROFS), full (ENOSPC), or access is denied.
   std::optional<Error> spool = {};
-  std::optional<Error> counter = {};  // why the service that counts cannot say whether there is room
+  std::optional<Error> counter = {};  // why the quota service gives no answer
   Room room = Room::enough;
 };
 
@@ -24,10 +23,10 @@ struct MailboxState {
 class Mailboxes {
  public:
   virtual ~Mailboxes() = default;
-  // Whether there is anything to look at before a message to that user. Never blocks.
+  // Whether look() is needed before a message to this user. Never blocks.
   virtual bool has_limits(const User& user) const = 0;
-  // Looks whether a message of `size` bytes (0: unknown) to that user with that detail would be stored. May
-  // block. Holds no room: the delivery looks again.
+  // Checks whether a message of `size` bytes (0: unknown) to this user with this detail would be stored. May
+  // block. Reserves no room: the delivery checks again.
   virtual MailboxState look(const User& user, const std::string& detail, std::uint64_t size) = 0;
 };
 

@@ -1,5 +1,5 @@
-// The quota of mailboxes: in the file `maildirsize`, as of Dovecot's quota driver "maildir" (Maildir++), or
-// by a service that counts. What a sender hears of it.
+// The quota of mailboxes, and its replies. The source is the file `maildirsize`, as in Dovecot's quota driver
+// "maildir" (Maildir++), or a service that counts.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,22 @@ enum class QuotaDriver {
 struct QuotaConfig {
   QuotaDriver driver = QuotaDriver::none;
   OverQuota over = OverQuota::reject;
-  std::uint32_t grace_percent = 10;  // of the limit in bytes. The last message may exceed the limit by this
-                                     // (Dovecot's quota_grace)
-  std::vector<std::string> ignored;  // directories of folders that do not count, such as ".Trash" (Dovecot's
-                                     // "Trash:ignore")
+  // Percent of the limit in bytes. The last message may exceed the limit by this (Dovecot's quota_grace).
+  std::uint32_t grace_percent = 10;
+  // Directories of folders that do not count, such as ".Trash" (Dovecot's "Trash:ignore").
+  std::vector<std::string> ignored;
 };
 
 // The limit as text: "1000000 bytes, 200 messages" or "none".
 std::string quota_text(const QuotaLimit& limit);
 
-// Whether there is room for a message. never: the message would not fit into the empty mailbox.
+// Whether a mailbox has room for a message. never: the message would not fit into an empty mailbox.
 enum class Room { enough, full, never };
-// What a user's mail gets where room is lacking. Of a user whose limit may be another one by now it is not
-// refused for good.
+// The reply if there is no room. If the user's row is stale, its limit may have changed, so the reply is
+// temporary.
 Reply reply_of(Room lacking, OverQuota over, const User& user);
-Reply quota_unknown();  // nobody can say whether there is room: 451 4.3.0
-Reply quota_held();     // there is none beside messages that are being delivered: 451 4.3.0
+Reply quota_unknown();  // it is unknown whether there is room: 451 4.3.0
+Reply quota_held();     // deliveries in flight hold the room: 451 4.3.0
 
 // A service that counts the content of mailboxes. Thread-safe.
 class QuotaService {

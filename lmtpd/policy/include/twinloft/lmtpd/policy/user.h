@@ -1,4 +1,4 @@
-// Who a recipient is: what the user database says of an address.
+// Who a recipient is, according to the user database.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,7 @@ struct User {
   std::string home;      // absolute
   std::string maildir;   // absolute; of the built-in agent and Dovecot
   std::string agent;     // "maildir", or the name of an [agent.<name>] section; empty: the configured default
-  std::string next_hop;  // the name of a [next_hop.<name>] section, which gets the mail; empty: it is
-                         // delivered here
+  std::string next_hop;  // the name of the [next_hop.<name>] section that gets the mail; empty: deliver here
   UserState state = UserState::active;
   QuotaLimit quota{};
   std::optional<FoldersByDetail> detail_folders{};  // nullopt: as configured

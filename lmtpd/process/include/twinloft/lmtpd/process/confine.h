@@ -1,5 +1,5 @@
-// The system calls of the server process, by a filter (seccomp(2)), so that an attacker who controls the
-// process can do little.
+// Limits the system calls of a process by a filter (seccomp(2)), so that an attacker who controls the process
+// can do little.
 #pragma once
 
 #include "twinloft/base/result.h"

@@ -1,5 +1,5 @@
-// A process that answers requests of its parent. It has the connections, passwords and foreign libraries that
-// the server process, which reads from the network, must not have.
+// A process that answers requests of its parent. It has the connections, passwords and external libraries
+// that the server process must not have, because the server process reads from the network.
 //
 // Each request in flight has a lane: a pair of sockets (SOCK_SEQPACKET), and a thread at the other end. An
 // answer may have a file descriptor (SCM_RIGHTS, unix(7)).
@@ -35,11 +35,11 @@ struct LaneAnswer {
 struct LaneConfig {
   const char* process_name;                       // in ps(1), at most 15 bytes
   const char* what;                               // "the process that asks the user database", in messages
-  std::size_t lanes = 1;                          // of each group: requests at a time; more wait
+  std::size_t lanes = 1;                          // simultaneous requests of a group; further requests wait
   std::size_t groups = 1;                         // a blocked group takes no lane of another group
   std::chrono::milliseconds answer_wait{30'000};  // for a sign of life; afterwards the process counts as hung
-  std::chrono::milliseconds lanes_wait{120'000};  // without an answer, while every lane of a group is late
-  std::chrono::milliseconds start_wait{50'000};   // until it is ready
+  std::chrono::milliseconds lanes_wait{120'000};  // for an answer while every lane of a group is late
+  std::chrono::milliseconds start_wait{50'000};   // until the process is ready
 };
 
 class LaneProcess {

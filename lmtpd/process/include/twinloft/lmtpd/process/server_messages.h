@@ -1,8 +1,8 @@
 // Messages between the supervisor and its server processes: one packet of a SOCK_SEQPACKET socket each.
 // docs/formats/supervisor.md has their bytes. Codec only, without I/O (control_channel.h).
 //
-// The supervisor may be root, and trusts nothing in what it receives. Either side may be newer: a receiver
-// skips a type that it does not know, and what stands in a payload behind the fields that it knows.
+// The supervisor may be root, and trusts no received message. Either side may be a newer version: a receiver
+// skips unknown types, and unknown bytes behind the known fields of a payload.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@
 
 namespace twinloft::lmtpd {
 
-// Of configurations, as the supervisor has read them: 1 at its start, one more with each that a reload reads.
-// A process that replaces another one has the generation of that.
+// The number of a configuration: 1 at the supervisor's start, one more for each configuration that a reload
+// reads. A process started as a replacement has the generation of the process it replaces.
 using Generation = std::uint64_t;
 
 // From a server process.
-struct ServerReady {  // it serves; once, and first
+struct ServerReady {  // the process serves; sent once, as the first message
   Generation generation = 0;
   bool operator==(const ServerReady&) const = default;
 };
-struct ServerCrippled {  // it serves, and a helper process of it is gone; once for each
+struct ServerCrippled {  // the process serves, but a helper process is gone; sent once per helper
   bool operator==(const ServerCrippled&) const = default;
 };
-struct ServerLeaving {  // no connection is left, and no sign of life comes any more; once, and last
+struct ServerLeaving {  // no connection is left, and signs of life end; sent once, as the last message
   bool operator==(const ServerLeaving&) const = default;
 };
 struct ServerLives {  // a sign of life, every five seconds
@@ -37,11 +37,11 @@ struct ServerLives {  // a sign of life, every five seconds
 using FromServer = std::variant<ServerReady, ServerCrippled, ServerLeaving, ServerLives>;
 
 // To a server process.
-struct DrainServer {         // accept no more connections, and end once those that there are have ended
-  Generation successor = 0;  // what serves now
+struct DrainServer {         // accept no new connections, and end after the last existing connection
+  Generation successor = 0;  // the generation that serves now
   bool operator==(const DrainServer&) const = default;
 };
-struct StopServer {  // finish deliveries that have begun, and end
+struct StopServer {  // finish deliveries in flight, and end
   bool operator==(const StopServer&) const = default;
 };
 struct AbortServer {  // end now
@@ -54,8 +54,8 @@ inline constexpr std::size_t server_message_bytes_max = 512;
 std::vector<std::byte> encode_message(const FromServer& message);
 std::vector<std::byte> encode_message(const ToServer& message);
 
-// nullopt: a type that is not known here. Errc::invalid: another version, a length that is not the packet's,
-// a packet beyond server_message_bytes_max, or a payload without all of its fields.
+// nullopt: an unknown type. Errc::invalid: another version, a length that differs from the packet's, a packet
+// longer than server_message_bytes_max, or a payload with missing fields.
 Result<std::optional<FromServer>> decode_from_server(ByteSpan packet);
 Result<std::optional<ToServer>> decode_to_server(ByteSpan packet);
 

@@ -41,26 +41,25 @@ struct Orders {
     ServerCommand command;
   };
   std::vector<std::string> errors;  // for the log
-  std::optional<ServerId> adopt;    // this process's configuration becomes the present one
+  std::optional<ServerId> adopt;    // this process's configuration becomes the current one
   std::vector<Tell> tell;
-  std::vector<ServerId> kill;  // has not become ready, or has not executed a command
+  std::vector<ServerId> kill;  // not ready in time, silent, or has not executed a command
   std::optional<Start> start;  // answer with started() or ended()
   std::optional<int> exit;     // the supervisor is done: its exit code
 };
 
 class Supervisor {
  public:
-  static constexpr Duration restart_pause = std::chrono::seconds(1);  // doubled for each one that ends soon
-                                                                      // after the last
-  static constexpr Duration restart_pause_max = std::chrono::seconds(60);  // and who has served for so long
-                                                                           // has not
-  static constexpr Duration patience = std::chrono::seconds(10);  // with one that was told to abort, or that
-                                                                  // cannot be told anything any more
-  // With a start beside or after another process; less than the 90 s of systemd for a reload. A first one has
-  // as long as the service manager gives it.
+  // Before a process is replaced. Doubled for each process that has served for less than restart_pause_max.
+  static constexpr Duration restart_pause = std::chrono::seconds(1);
+  static constexpr Duration restart_pause_max = std::chrono::seconds(60);
+  // From an abort, or from the loss of the control channel, until the process is killed.
+  static constexpr Duration patience = std::chrono::seconds(10);
+  // For the start of a further process; less than systemd's 90 s for a reload. The service manager limits the
+  // start of the first process.
   static constexpr Duration start_patience = std::chrono::seconds(60);
 
-  // For so long a process that serves may give no sign of life. It gives one every five seconds.
+  // A process without a sign of life for so long is killed. It sends one every five seconds.
   static constexpr Duration silence_max = std::chrono::seconds(60);
 
   Orders begin();
@@ -68,10 +67,10 @@ class Supervisor {
   Orders stop(Instant now);    // SIGTERM, SIGINT; the second one aborts
   Orders ready(ServerId id, Instant now);
   Orders ended(ServerId id, Ending ending, Instant now);
-  void needs_replacement(ServerId id, Instant now);  // it serves, but a helper has failed
-  void deaf(ServerId id, Instant now);               // it has let go of its supervisor, and should end now
-  void heard(ServerId id, Instant now);              // it has given a sign of life
-  void leaves(ServerId id);                          // it is about to end, without further signs of life
+  void needs_replacement(ServerId id, Instant now);  // the process serves, but a helper has failed
+  void deaf(ServerId id, Instant now);   // the process has closed its control channel, and should end now
+  void heard(ServerId id, Instant now);  // the process has given a sign of life
+  void leaves(ServerId id);              // the process is about to end, without further signs of life
   Orders tick(Instant now);
   std::optional<Instant> next_tick() const;
   std::optional<Instant> next_look() const;  // the time of another tick(), which checks the signs of life
@@ -86,7 +85,7 @@ class Supervisor {
     std::optional<Instant> kill_at = {};
     std::optional<Instant> heard = {};  // the last sign of life; nothing if none is expected
   };
-  static constexpr Duration look_pause = std::chrono::seconds(10);  // between two looks for signs of life
+  static constexpr Duration look_pause = std::chrono::seconds(10);  // between two checks of the signs of life
 
   bool any(Phase phase) const;
   void note_silence(Instant now, Orders& out);
