@@ -1,4 +1,4 @@
-// Promotion with an arbiter: what its value says against a replica, and what it hands on.
+// Promotion with an arbiter: when the arbiter's value refuses a replica, and what the value passes on.
 #include <gtest/gtest.h>
 
 #include "roles.h"
@@ -7,7 +7,7 @@ namespace twinloft::repl::core {
 namespace {
 
 struct ArbiterRolesTest : RolesTest {
-  // The answers that a healthy arbiter with this value would give, until the command is answered.
+  // Answers as a healthy arbiter with this value would, until the command is answered.
   std::optional<EpochValue> value;
   CommandDone promote_with_arbiter(ReplicaId id, bool force = false, bool accept_loss = false) {
     std::size_t before = node(id).commands.size(), asked = node(id).arbiter_requests.size();
@@ -22,7 +22,7 @@ struct ArbiterRolesTest : RolesTest {
     }
     return node(id).commands.size() > before ? node(id).commands.back() : CommandDone{0, false, "no answer"};
   }
-  // Replica 1 of two, and something is written.
+  // Replica 1 of two is primary, and has written a block.
   void make_promoted_with_arbiter() {
     make(2, Arbiter::external);
     connect_all();
@@ -31,7 +31,7 @@ struct ArbiterRolesTest : RolesTest {
     write_flush(1, 0);
     exchange();
   }
-  // Replica 2 has epochs of its own, of a time with no arbiter; replica 1 is new, and primary with one.
+  // Replica 2 has epochs from a time without an arbiter. Replica 1 is new, and primary with an arbiter.
   void make_strangers() {
     make(2, Arbiter::manual);
     for (int i = 0; i < 3; ++i) {
@@ -59,7 +59,7 @@ struct ArbiterRolesTest : RolesTest {
 
 TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
   make_promoted_with_arbiter();
-  // Both are in the set. The disk of 2 is replaced, and 1 dies before it has been removed from the set.
+  // Both are in the set. The disk of 2 is replaced, and 1 fails before it removes 2 from the set.
   disconnect(1, 2);
   create_anew(2);
   ASSERT_EQ(value->in_sync, set_of(1) | set_of(2));
@@ -78,8 +78,8 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
   EXPECT_EQ(value->in_sync, set_of(2));
 }
 
-// It had gone on alone, and its disk was replaced: it is the whole set, and another replica holds the newest
-// that is left.
+// Replica 2 had continued alone, so it is the whole set. Its disk was replaced. Replica 1 holds the newest
+// copy that is left.
 TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedWhereItIsTheWholeSet) {
   make_promoted_with_arbiter();
   disconnect(1, 2);
@@ -98,7 +98,7 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedWhereItIsTheWholeSet) {
   EXPECT_EQ(value->in_sync, set_of(2));
 }
 
-// The first promotion was granted, and the primary died before it had written anything.
+// The first promotion was granted, and the primary failed before it wrote a record.
 TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
   make(2, Arbiter::external);
   SeededRandom random(5);
@@ -114,7 +114,7 @@ TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
   EXPECT_EQ(value->epoch.counter, 2u);
 }
 
-// The first primary loses power while its first record is under way: it is empty, as is everybody else.
+// The first primary loses power during the write of its first record. All replicas are empty.
 TEST_F(ArbiterRolesTest, NobodyHasTheFirstRecordBeforeItsWriter) {
   make(2, Arbiter::external);
   connect_all();
@@ -135,8 +135,8 @@ TEST_F(ArbiterRolesTest, NobodyHasTheFirstRecordBeforeItsWriter) {
   EXPECT_EQ(status(node(2)).last, status(node(1)).last);
 }
 
-// As found by the simulator: it lost power, and an arbiter that counts nobody else keeps everybody from being
-// promoted.
+// Found by the simulator: the primary lost power while the arbiter counted no other replica. No replica could
+// be promoted.
 TEST_F(ArbiterRolesTest, WhoHoldsNothingYetRemovesNobody) {
   make(2, Arbiter::external);
   connect_all();
@@ -157,7 +157,7 @@ TEST_F(ArbiterRolesTest, WhoHoldsNothingYetRemovesNobody) {
   EXPECT_GT(node(1).arbiter_requests.size(), asked) << "its first record is durable";
 }
 
-// A grant that waits grows old: others are promoted and demoted meanwhile.
+// A delayed grant may be out of date: other replicas may be promoted and demoted meanwhile.
 TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   make_promoted_with_arbiter();
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
@@ -187,9 +187,8 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   EXPECT_EQ(node(1).arbiter_requests.size(), asked + 1);
 }
 
-// Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's
-// value tells. Once the record is durable, the log does. One that does not get an answer any more asks for as
-// long as it takes, and holds up nobody who does.
+// A replica whose arbiter does not answer repeats its question, and must not delay another replica's
+// promotion.
 TEST_F(ArbiterRolesTest, WhoGetsNoAnswerGivesWay) {
   make_promoted_with_arbiter();
   node(1).step(Demote{4});
@@ -198,7 +197,8 @@ TEST_F(ArbiterRolesTest, WhoGetsNoAnswerGivesWay) {
   exchange();
   answer(1, Outcome::granted, value);
   ASSERT_FALSE(node(1).arbiter_requests.back().read);
-  for (ReplicaId id : {1, 2}) node(id).pass_time(std::chrono::seconds(25));  // replica 2 had promised itself
+  // until the promise of replica 2 to replica 1 has expired
+  for (ReplicaId id : {1, 2}) node(id).pass_time(std::chrono::seconds(25));
   node(2).step(Promote{6, false});
   exchange();
   EXPECT_NE(node(2).commands.back().text.find("is asking the arbiter itself"), std::string::npos)
@@ -211,6 +211,8 @@ TEST_F(ArbiterRolesTest, WhoGetsNoAnswerGivesWay) {
   EXPECT_EQ(status(node(1)).role, Role::secondary);
 }
 
+// A forced promotion is granted, and the primary fails before its record is durable. No log has the record,
+// so the next promotion learns of the force from the arbiter's value. Later the log has the record.
 TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
   make_promoted_with_arbiter();
   EXPECT_FALSE(value->by_force);
@@ -241,7 +243,7 @@ TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
   EXPECT_TRUE(told);
 }
 
-// As with no arbiter at all: this replica's own log may be behind what others have gone on with.
+// As without an arbiter: this replica's own log may be older than those of other replicas.
 TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   make(3, Arbiter::external);
   connect(1, 2);
@@ -262,7 +264,7 @@ TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set counts, and not who is here";
 }
 
-// With no more members than min_in_sync none is removed from the set, and nothing else would ask the arbiter.
+// No member is removed below min_in_sync, so the primary has no other reason to ask the arbiter.
 TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
   make(2, Arbiter::external, OnPeerLoss::suspend, 2);
   connect_all();
@@ -294,7 +296,7 @@ TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
   EXPECT_TRUE(promote_with_arbiter(2).ok);
 }
 
-// They show as split brain, however high they count.
+// They show as split brain, whatever their counters.
 TEST_F(ArbiterRolesTest, EpochsThatTheArbiterHasNotGrantedAreASplitBrain) {
   make_strangers();
   Lsn last = status(node(2)).last;
@@ -317,7 +319,7 @@ TEST_F(ArbiterRolesTest, EpochsThatTheArbiterHasNotGrantedAreASplitBrain) {
   EXPECT_EQ(status(node(2)).last, last);
 }
 
-// A change that the arbiter does not answer must not keep the disk from saying what is known by then.
+// An open request to the arbiter must not delay the write of the superblock.
 TEST_F(ArbiterRolesTest, ALossIsSettledThoughTheArbiterIsAway) {
   make_strangers();
   fill(1, 10, 15, 0x77);
@@ -338,8 +340,8 @@ TEST_F(ArbiterRolesTest, ALossIsSettledThoughTheArbiterIsAway) {
   EXPECT_EQ(sb->disk, DiskState());
 }
 
-// Replica 3 acknowledged every record before, and may since have cut those records off for another primary.
-// Its old acknowledgements complete no flush, and nothing is written home because of them.
+// Replica 3 had acknowledged every record. It may have cut these records off for another primary since. Its
+// old acknowledgements complete no flush, and allow no write to the data area.
 TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   make(3);
   connect_all();
@@ -365,8 +367,8 @@ TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   EXPECT_EQ(node(1).done.at(flush), 0);
 }
 
-// The arbiter's data was put back from a copy that counts replica 2, which the primary has gone on without
-// since.
+// The arbiter's data was restored from an old copy. In it, replica 2 is in sync, but the primary has
+// continued without replica 2 since.
 struct RolledBackTest : ArbiterRolesTest {
   std::optional<EpochValue> old;
   void answer_all(ReplicaId id) {
@@ -379,7 +381,7 @@ struct RolledBackTest : ArbiterRolesTest {
       exchange();
     }
   }
-  // Replica 1 goes on alone, and what it acknowledges then is nowhere else.
+  // Replica 1 continues alone. Only replica 1 has the writes that it acknowledges then.
   void make_alone() {
     make_promoted_with_arbiter();
     old = value;
@@ -390,7 +392,8 @@ struct RolledBackTest : ArbiterRolesTest {
     ASSERT_EQ(node(1).done.at(f), 0);
     ASSERT_EQ(value->in_sync, set_of(1));
   }
-  std::set<std::pair<ReplicaId, Token>> answered;  // the core takes no notice of a second answer
+  // each question is answered once, since the core ignores a second answer
+  std::set<std::pair<ReplicaId, Token>> answered;
 };
 
 TEST_F(RolledBackTest, WhatWasAcknowledgedMeanwhileIsNotCutOff) {
@@ -398,7 +401,7 @@ TEST_F(RolledBackTest, WhatWasAcknowledgedMeanwhileIsNotCutOff) {
   Lsn last = status(node(1)).last;
   restart(1);
   value = old;
-  // Alone, replica 2 cannot know. It comes to epochs beyond that of replica 1.
+  // Alone, replica 2 cannot detect this. Its epochs get higher than that of replica 1.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(promote_with_arbiter(2).ok) << node(2).commands.back().text;
     write_flush(2, 8);
@@ -429,8 +432,8 @@ TEST_F(RolledBackTest, WhoKnowsOfANewerEpochNeedsEveryMember) {
   EXPECT_NE(refused.text.find("it was put back from an older copy"), std::string::npos) << refused.text;
 }
 
-// The arbiter counts one that this configuration does not name: it would be promoted, and acknowledge without
-// it.
+// The arbiter counts a replica that this configuration does not name. That replica could be promoted, and
+// acknowledge writes without this one.
 TEST_F(ArbiterRolesTest, AMemberThatTheConfigurationDoesNotNameIsNotForgotten) {
   make_promoted_with_arbiter();
   node(1).step(Demote{78});

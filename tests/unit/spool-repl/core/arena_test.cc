@@ -13,7 +13,7 @@ namespace twinloft::repl::core {
 namespace {
 
 struct ArenaTest : testing::Test {
-  static constexpr std::size_t blocks = 200;  // no multiple of a word's bits
+  static constexpr std::size_t blocks = 200;  // not a multiple of the bits in a word
   std::vector<std::byte> memory = std::vector<std::byte>(blocks * block_size);
   Arena arena{memory};
 
@@ -39,7 +39,7 @@ TEST_F(ArenaTest, GivesEachSlotOnceAndCounts) {
 TEST_F(ArenaTest, WhatIsTakenTogetherLiesSideBySide) {
   auto first = take(70);
   for (Slot s : first) arena.unref(s);
-  auto second = take(70);  // goes on behind the first, although that is free again
+  auto second = take(70);  // follows the first range, although the first range is free again
   for (std::size_t i = 1; i < second.size(); ++i) EXPECT_EQ(second[i], second[i - 1] + 1);
   EXPECT_EQ(second[0], first.back() + 1);
   auto rest = take(blocks - 140);
@@ -58,7 +58,7 @@ TEST_F(ArenaTest, AReferenceKeepsASlot) {
   EXPECT_EQ(arena.take(), s);
 }
 
-// Against a plain set, through many states of fullness.
+// Compares with a plain set, at many fill levels.
 TEST_F(ArenaTest, AgreesWithASetOfSlots) {
   std::mt19937 random(1);
   std::set<Slot> used;
@@ -88,7 +88,7 @@ TEST(Pieces, NeighboursInMemoryAreOne) {
   add_piece(pieces, memory.data(), block_size);
   add_piece(pieces, memory.data() + block_size, block_size);
   add_piece(pieces, memory.data() + 3 * block_size, block_size);
-  add_piece(pieces, memory.data() + 2 * block_size, block_size);  // before the last one: of its own
+  add_piece(pieces, memory.data() + 2 * block_size, block_size);  // before the last piece, so not joined
   ASSERT_EQ(pieces.size(), 3u);
   EXPECT_EQ(pieces[0].bytes, 2 * block_size);
   EXPECT_EQ(bytes_of(pieces), 4 * block_size);

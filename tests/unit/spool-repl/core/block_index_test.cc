@@ -7,7 +7,7 @@
 namespace twinloft::repl::core {
 namespace {
 
-// The index against one entry a block.
+// A model of the index, with one entry for each block.
 class Model {
  public:
   struct Entry {
@@ -40,7 +40,7 @@ void compare(const BlockIndex& index, const Model& model, const Arena& arena) {
   ASSERT_EQ(arena.used(), data) << "each entry holds its slot and nothing else does";
 }
 
-// zeros_within() in any range says the same as find() block by block.
+// zeros_within() of any range agrees with find() for each block.
 void compare_zeros(const BlockIndex& index, const Model& model, std::uint64_t from, std::uint64_t count) {
   std::vector<BlockIndex::ZeroExtent> found;
   index.zeros_within(Lba{from}, count, found);

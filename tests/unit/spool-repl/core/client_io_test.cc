@@ -1,5 +1,4 @@
-// The clients' requests on a primary, without peers, membership and log of others: what the term says is set
-// by hand.
+// Client requests on a primary, without peers, membership or other logs. The test sets the state of the term.
 #include "client_io.h"
 
 #include "primary_parts.h"
@@ -26,7 +25,7 @@ struct ClientIoTest : testing::Test {
     content.emplace_back(block_size, std::byte(value));
     return submit(ClientOp::write, lba * block_size, block_size, content.back().data());
   }
-  // errno; nullopt: no answer yet.
+  // The errno of the request; nullopt: no answer yet.
   std::optional<int> result(std::uint64_t id) {
     for (const Complete& c : out().completions)
       if (c.id == id) return c.error;
@@ -42,7 +41,7 @@ struct ClientIoTest : testing::Test {
     }
     io->check_invariants();
   }
-  // The digests say that these blocks of the data area hold this.
+  // Sets the digests of blocks in the data area to those of this content.
   void at_home(std::uint64_t lba, int value) {
     std::vector<std::byte> block(block_size, std::byte(value));
     parts->volume.digests.put(Lba{lba}, block.data());

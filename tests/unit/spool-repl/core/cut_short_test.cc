@@ -1,12 +1,12 @@
-// A log that was cut for a primary, of which no record has come since.
+// A log that was cut for a new primary, before any record of this primary arrived.
 #include "roles.h"
 
 namespace twinloft::repl::core {
 namespace {
 
-// As found by the simulator: the record by which the other replica counts is cut off for that replica, now
-// primary, and a crash comes before the record of its promotion is durable here. What is left in the log says
-// that this replica is alone.
+// Found by the simulator. Replica 1 cuts off the record that counts replica 2 as a member, because 2 is now
+// primary without it. Replica 1 crashes before it has the record of 2's promotion. The rest of its log says
+// that it is alone.
 struct CutShortTest : RolesTest {
   Epoch theirs;
   void cut_short() {
@@ -17,7 +17,7 @@ struct CutShortTest : RolesTest {
     write_flush(1, 1);
     exchange();
     ASSERT_EQ(status(node(1)).in_sync, set_of(1));
-    // 2 comes back, and does not get the record that counts it.
+    // Replica 2 comes back, but does not get the record that counts it as a member.
     Lsn last = status(node(1)).last;
     lost = [last](ReplicaId to, const PeerMessage& m) {
       auto* record = std::get_if<RecordMessage>(&m);
@@ -53,8 +53,8 @@ TEST_F(CutShortTest, IsNotPromotedByTheSetBefore) {
   EXPECT_EQ(status(node(2)).epoch, theirs);
 }
 
-// As found by the simulator: that replica went on for longer than its table reaches back. What is left of the
-// log is in its history all the same.
+// Found by the simulator: replica 2 began more epochs since than its table holds. The rest of replica 1's log
+// is part of that history nevertheless.
 TEST_F(CutShortTest, IsFilledByThatHistoryHoweverLongItIs) {
   for (std::string_view there : {"kept", "forgotten", "another"}) {
     cut_short();
@@ -78,8 +78,8 @@ TEST_F(CutShortTest, IsFilledByThatHistoryHoweverLongItIs) {
   }
 }
 
-// Records of another history may come next: the log here then belongs to that history, before its first
-// record is taken.
+// Records of another history may come next. The superblock must name that history before its first record is
+// accepted.
 TEST_F(CutShortTest, IsOfTheHistoryThatItFollowsNext) {
   cut_short();
   EpochTable table;

@@ -1,4 +1,4 @@
-// Replicas whose journal was damaged: what comes back from another one, and what an accepted loss leaves.
+// Replicas with a damaged journal: records that come back from a peer, and the state after an accepted loss.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace twinloft::repl::core {
 namespace {
 
 struct DamageTest : BitmapTest {
-  // Replica 2 goes down; a record in the middle of its log rots.
+  // Replica 2 goes down, and a record in the middle of its log rots.
   void rot_in_the_middle() {
     make_promoted(1, 2);
     for (int i = 0; i < 6; ++i)
@@ -36,8 +36,8 @@ TEST_F(DamageTest, TheRecordsComeBackFromTheOtherReplica) {
   expect_equal();
 }
 
-// As found by the simulator: the newest epoch that was here counts the primary, which has none of it, and the
-// log was damaged before anything in it was known to be committed. Every history has that.
+// Found by the simulator. The newest epoch known here counts the primary, which does not have it. The damage
+// came before any record was known to be committed, so every history holds all committed records.
 TEST_F(DamageTest, WhereNothingWasKnownToBeCommittedEveryHistoryHasIt) {
   for (ReplicaSet in_sync : {set_of(1) | set_of(2), set_of(2)}) {
     rot_in_the_middle();
@@ -79,7 +79,7 @@ TEST_F(DamageTest, ItIsNotPromotedUnlessTheLossIsAccepted) {
   EXPECT_EQ(sb->disk, DiskState());
 }
 
-// Nobody has asked for a sync of what the data area holds and no record stands for.
+// Parts of lost records may be in the data area. No sync has made them durable yet.
 TEST_F(DamageTest, WhatALossLeavesIsDurableBeforeItIsShown) {
   rot_in_the_middle();
   node(2).held = [](Disk kind) { return kind == Disk::home_sync; };
@@ -93,8 +93,8 @@ TEST_F(DamageTest, WhatALossLeavesIsDurableBeforeItIsShown) {
   EXPECT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
 }
 
-// It has followed a primary since, which told it what another one has. That says nothing of blocks that are
-// in no record.
+// Since the loss, replica 2 followed a primary that reported the state of replica 3. This says nothing about
+// blocks of lost records.
 TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   fill(1, 0, 5, 3);
@@ -108,7 +108,7 @@ TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
   exchange();
   fill(1, 40, 45, 5);
   rot(2, 0x77);
-  // It hears that what it has is committed, and no more.
+  // Replica 2 gets only the notice that its records are committed.
   lost = [](ReplicaId to, const PeerMessage& m) {
     return to == 2 && (std::holds_alternative<Commit>(m) || std::holds_alternative<RecordMessage>(m));
   };
@@ -133,7 +133,7 @@ TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
 }
 
 // Replica 3 has a part of the records of replica 2, and no others. Replica 2 fills replica 3, however far
-// back the journal of replica 2 reaches.
+// back its journal reaches.
 TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   for (std::uint64_t i = 0; i < 4; ++i) fill(1, 10 * i, 10 * i + 5, 20 + static_cast<int>(i));
@@ -142,8 +142,8 @@ TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
   exchange();
   ASSERT_GT(status(node(3)).commit, Lsn{1});
   for (std::uint64_t i = 4; i < 8; ++i) fill(1, 10 * i, 10 * i + 5, 20 + static_cast<int>(i));
-  // Replica 2 is made anew and gets back a part of that; replica 1 sees a new connection, and has not removed
-  // it.
+  // Replica 2 is created again and gets back a part of the records. Replica 1 only sees a new connection, and
+  // has not removed replica 2.
   lose_disk(2);
   std::size_t records = 0;
   lost = [&](ReplicaId to, const PeerMessage& m) {
@@ -165,7 +165,7 @@ TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
   EXPECT_EQ(node(3).data, node(2).data);
 }
 
-// Blocks of a lost record were in its data area already. Another replica with the same records has other
+// Blocks of a lost record were already in the data area. Another replica with the same records has other
 // blocks.
 TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
   using Case = std::pair<bool, bool>;
@@ -180,8 +180,8 @@ TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
     if (behind) fill(1, 20, 25, 5);
     disconnect(1, 3);
     exchange();
-    if (tail_moved) checkpoint(1);  // it stays where it is from now on, and no marks are written
-    // The record of blocks 30 to 35 goes, after it was written home.
+    if (tail_moved) checkpoint(1);  // from now on, the tail does not move and no marks are written
+    // The record of blocks 30 to 35 is lost after it was written home.
     fill(1, 30, 35, 0x77);
     checkpoint(1);
     fill(1, 40, 45, 6);
@@ -196,7 +196,7 @@ TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
   }
 }
 
-// Records that the journal of the source has lost come as content.
+// The source sends the content of records that its journal has lost.
 TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 5, 3);

@@ -1,5 +1,5 @@
-// Digests at rest: a block that can be read and is not what was written there is never shown, sent on, or
-// given to another replica.
+// Digests at rest: a readable block with wrong content is never returned to a client, sent in a resync, or
+// used for a repair.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -12,7 +12,7 @@ namespace {
 
 struct DigestsTest : BitmapTest {
   std::vector<std::byte> memory = std::vector<std::byte>(65 * block_size);
-  // Aligned: the data area is read straight into it.
+  // Aligned memory: the data area is read straight into it.
   std::byte* aligned = memory.data() +
                        (block_size - reinterpret_cast<std::uintptr_t>(memory.data()) % block_size) %
                            block_size;
@@ -51,7 +51,7 @@ struct DigestsTest : BitmapTest {
 };
 
 TEST_F(DigestsTest, AWrongBlockIsFetchedFromTheOtherReplicaAndWrittenAgain) {
-  for (std::size_t shift : {0, 8}) {  // into the client's memory, and by way of ours
+  for (std::size_t shift : {0, 8}) {  // straight into the client's memory, and through scratch memory
     make_and_settle(2);
     put_wrong(1, 5);
     put_wrong(1, 6, 0);
@@ -95,7 +95,7 @@ TEST_F(DigestsTest, APartialWriteDoesNotKeepWhatIsWrong) {
   EXPECT_EQ(node(1).data[5 * block_size + 512], std::byte{0x77});
 }
 
-// Neither what a resync sends, nor what another replica asks for.
+// Neither in a resync nor as an answer to a peer's request.
 TEST_F(DigestsTest, WhatIsWrongIsNotSpread) {
   make_and_settle(3);
   disconnect(1, 3), disconnect(2, 3);
@@ -116,7 +116,7 @@ TEST_F(DigestsTest, WhatIsWrongIsNotSpread) {
   EXPECT_EQ(node(1).done.at(id), EIO) << "nobody has";
 }
 
-// A checkpoint writes the block while it is read: what comes may be the old content, and nobody is to blame.
+// A checkpoint writes the block during the read. The read may return the old content, which is not damage.
 TEST_F(DigestsTest, AReadBesideACheckpointIsTriedAgain) {
   make_and_settle(2);
   node(1).held = [](Disk kind) { return kind == Disk::home_read; };
@@ -133,7 +133,7 @@ TEST_F(DigestsTest, AReadBesideACheckpointIsTriedAgain) {
   EXPECT_EQ(status(node(1)).reread_blocks, 0u);
 }
 
-// The tail passes no record whose blocks' digests are not durable.
+// The tail does not pass a record before the digests of its blocks are durable.
 TEST_F(DigestsTest, TheyAreDurableBeforeTheTailMoves) {
   make_promoted(1, 2);
   fill(1, 0, 20, 3);
@@ -149,7 +149,7 @@ TEST_F(DigestsTest, TheyAreDurableBeforeTheTailMoves) {
   EXPECT_EQ(on_disk(1)[30], digest_zeros);
 }
 
-// Blocks are home, and the digests were not: the start knows them from the records.
+// The blocks are home, but their digests were not stored. The start computes them from the records.
 TEST_F(DigestsTest, AStartKnowsThoseOfWhatItReplays) {
   make_promoted(1, 2);
   fill(1, 0, 20, 3);
@@ -168,13 +168,13 @@ TEST_F(DigestsTest, AStartKnowsThoseOfWhatItReplays) {
   EXPECT_EQ(on_disk(1)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
 }
 
-// The log is given up for a resync, and with it the records that a start has written home: their digests must
-// be durable by then.
+// A resync discards the log, with records that the start has written home. The digests of these must be
+// durable first.
 TEST_F(DigestsTest, TheyOutliveTheLogThatAResyncGivesUp) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 20, 3);
   node(2).held = [](Disk kind) { return kind == Disk::bitmap; };
-  checkpoint(2);  // the superblock says what is committed, and the tail does not move
+  checkpoint(2);  // stores the commit LSN without moving the tail
   node(2).restart();
   node(2).held = nullptr;
   delivered[1] = node(2).sent.size();
@@ -196,7 +196,7 @@ TEST_F(DigestsTest, TheyOutliveTheLogThatAResyncGivesUp) {
   expect_equal();
 }
 
-// The other replica gives what it reads, for it knows nothing of its own block.
+// The peer sends what it reads, because it has no digest of its block.
 TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   make_and_settle(2);
   auto sb = decode_superblock({node(2).journal.data(), block_size});
@@ -215,8 +215,8 @@ TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   EXPECT_TRUE(all(1, 3));
 }
 
-// The source has what the disk returns, and not what was written there: that may be one read in a row of
-// others.
+// The source has the same content as this disk returned. The disk may return other content at the next read,
+// so the block is written again.
 TEST_F(DigestsTest, WhatIsEqualByLuckIsWrittenAgain) {
   make_and_settle(2);
   begin_needless_resync();
@@ -252,7 +252,7 @@ TEST_F(DigestsTest, AFailedWriteOfThemFailsTheDevice) {
   EXPECT_TRUE(status(node(1)).failed);
 }
 
-// The last copy, after a loss: blocks of lost records may be there, and are better than an error.
+// After an accepted loss of the last copy, content of lost records is better than a read error.
 TEST_F(DigestsTest, AnAcceptedLossForgetsThem) {
   make_promoted(1, 2);
   fill(1, 0, 20, 3);

@@ -74,7 +74,7 @@ TEST_F(DirtyTest, CoveredInPartKeepsTheMarks) {
   EXPECT_EQ(m.count(), 1u);
 }
 
-// Until the superblock says since when, the disk must go on saying everything.
+// Until the superblock has the new start LSN, all marks must stay on the disk.
 TEST_F(DirtyTest, AfterAPartingOnlyWhatCameLaterStaysMarked) {
   DirtyMap m = map();
   m.mark(Lba{5}, 1);

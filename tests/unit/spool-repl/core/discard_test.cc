@@ -1,4 +1,4 @@
-// Giving up one side of a split brain: all of it or nothing, and only once the winner is there.
+// Discarding one side of a split brain: all of it or nothing, and only once the winner is connected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 constexpr ReplicaId loser = 1, winner = 2;
 
 struct DiscardTest : RolesTest {
-  // Both went on alone, and the first one has been demoted since.
+  // Both replicas continued alone, and the first has been demoted since.
   void part() {
     make(2);
     connect_all();
@@ -86,7 +86,7 @@ struct DiscardTest : RolesTest {
     EXPECT_FALSE(split() || status(node(winner)).peers[0].split_brain);
   }
 
-  // Everything but what all have. It is no longer known that anything was committed.
+  // Everything except the common records is lost. It is no longer known that any record was committed.
   void lose_all_of(ReplicaId id) {
     rot(id, 1);
     auto sb = decode_superblock({node(id).journal.data(), block_size});
@@ -98,7 +98,7 @@ struct DiscardTest : RolesTest {
     restart(id);
     last = status(node(id)).last;
   }
-  // Of the journal block with that content, or of one before it.
+  // Damages the journal block with that content, or a block before it.
   void rot_loser(int value, std::size_t blocks_before) {
     std::vector<std::byte>& journal = node(loser).journal;
     std::vector<std::byte> block = filled(block_size, value);
@@ -110,8 +110,8 @@ struct DiscardTest : RolesTest {
   Lsn last;
 };
 
-// A process before had begun to write home what is committed, and its sync failed: it may be readable, and
-// gone after a power cut. Nothing says so but that it is not home.
+// An earlier process wrote committed blocks home, and its sync failed. The blocks may be readable now, and
+// lost after a power cut. The only sign: they do not count as home.
 TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   part();
   write_alone(winner, 8, 0x88);
@@ -124,7 +124,7 @@ TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   auto sb = decode_superblock({node(loser).journal.data(), block_size});
   ASSERT_TRUE(sb);
   std::fill_n(node(loser).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes,
-              std::byte{0});  // unknown
+              std::byte{0});  // digest unknown
   restart_loser();
   ASSERT_EQ(status(node(loser)).commit, status(node(loser)).last);
   ASSERT_GT(status(node(loser)).dirty_blocks, 0u);
@@ -155,7 +155,7 @@ TEST_F(DiscardTest, TheLoserIsFilledFromTheWinner) {
   expect_filled();
 }
 
-// All that the journal had, the committed too, since nobody else has it.
+// All records of the journal, committed ones too, since no other replica has them.
 TEST_F(DiscardTest, TheWholeJournalIsArchivedFirst) {
   part_and_meet();
   std::uint64_t used = status(node(loser)).journal_used;
@@ -171,7 +171,7 @@ TEST_F(DiscardTest, TheWholeJournalIsArchivedFirst) {
   expect_answer(true, "");
 }
 
-// The command ends with the device. What the superblock on its way says is true all the same.
+// The failed device ends the command. The superblock that is being written is valid nevertheless.
 TEST_F(DiscardTest, ADeviceThatFailsWhileTheHistoryIsGivenUpEndsTheCommand) {
   part_and_meet();
   discard();
@@ -254,7 +254,7 @@ TEST_F(DiscardTest, ItIsRefusedWhereNothingSpeaksForIt) {
   expect_answer(false, "already");
 }
 
-// The process dies somewhere between the command and its end.
+// The process ends between the command and its completion.
 TEST_F(DiscardTest, ACrashLeavesASplitBrainOrAReplicaThatIsFilled) {
   for (Disk stop : {Disk::archive, Disk::superblock}) {
     part_and_meet();
@@ -270,7 +270,7 @@ TEST_F(DiscardTest, ACrashLeavesASplitBrainOrAReplicaThatIsFilled) {
   std::vector<std::byte> second(node(loser).journal.begin() + superblock_offset[1],
                                 node(loser).journal.begin() + superblock_offset[1] + block_size);
   discard();
-  node(winner).held = [](Disk) { return true; };  // no resync yet
+  node(winner).held = [](Disk) { return true; };  // the winner starts no resync yet
   meet_again();
   expect_answer(true, "");
   restart_loser();
@@ -285,7 +285,7 @@ TEST_F(DiscardTest, ACrashLeavesASplitBrainOrAReplicaThatIsFilled) {
   expect_filled();
 }
 
-// The link goes between archive and superblock, and comes back.
+// The connection is lost between archive and superblock, and comes back.
 TEST_F(DiscardTest, ALostLinkOnlyDelaysIt) {
   part_and_meet();
   discard();
@@ -302,7 +302,7 @@ TEST_F(DiscardTest, ALostLinkOnlyDelaysIt) {
   expect_filled();
 }
 
-// The loser's journal begins behind the parting: the tables of epochs show what both had.
+// The loser's journal begins after the split. The epoch tables show the common part.
 TEST_F(DiscardTest, APartingThatNoJournalReachesBackToIsFoundAllTheSame) {
   part();
   demote_loser();
@@ -319,8 +319,8 @@ TEST_F(DiscardTest, APartingThatNoJournalReachesBackToIsFoundAllTheSame) {
   expect_filled();
 }
 
-// What was acknowledged here alone stays, whichever of its records has rotted, and whether the winner would
-// send records or everything.
+// Writes acknowledged only here are kept, whichever record has rotted, and whether the winner would send
+// records or a full resync.
 TEST_F(DiscardTest, ASplitBrainIsKeptThroughADamagedJournal) {
   for (std::size_t first_record : {0, 1})
     for (bool far_apart : {false, true}) {
@@ -349,7 +349,7 @@ TEST_F(DiscardTest, ASplitBrainIsKeptThroughADamagedJournal) {
     }
 }
 
-// The record that says so is lost, and not what it said.
+// The record of the new epoch is lost, but the superblock still has the epoch.
 TEST_F(DiscardTest, NobodyIsPromotedOverWhatADamagedReplicaKnows) {
   make_promoted(loser, 2);
   write_flush(loser, 1);
@@ -365,7 +365,7 @@ TEST_F(DiscardTest, NobodyIsPromotedOverWhatADamagedReplicaKnows) {
   expect_not_promoted(winner, "epoch 2 went on with 1");
 }
 
-// Created anew and promoted by force: it has the winner's number and nothing of what both had.
+// The winner was created again and promoted by force. It has the winner's id, but no common record.
 TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   part();
   demote_loser();
@@ -387,8 +387,8 @@ TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   expect_filled();
 }
 
-// Replicas 1 and 2 are one side of a split brain. Replica 1 discards that side, and is primary later. To
-// replica 2, replica 1 is still a member.
+// Replicas 1 and 2 are one side of a split brain. Replica 1 discards that side, and becomes primary later.
+// For replica 2, replica 1 is still a member.
 struct GivenUpTest : DiscardTest, testing::WithParamInterface<bool> {};
 
 TEST_P(GivenUpTest, WhatItGaveUpIsNotGivenUpForOthers) {

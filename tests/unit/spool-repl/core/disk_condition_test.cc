@@ -1,4 +1,4 @@
-// What the content of a replica counts for, and what the superblock says of it meanwhile.
+// The state of a replica's content, and what the superblock says meanwhile.
 #include "twinloft/spool-repl/core/disk_condition.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(DiskConditionTest, AsTheStartFindsIt) {
   }
 }
 
-// The superblock says Consistent before anybody may count on it.
+// The superblock says Consistent before any replica may rely on it.
 TEST(DiskConditionTest, AResyncIsFinishedOnceTheSuperblockIsDurable) {
   for (const DiskState& found : {damaged, syncing}) {
     DiskCondition d(found);
@@ -83,7 +83,7 @@ TEST(DiskConditionTest, WhatIsMissingGrowsOnly) {
   EXPECT_EQ(target.stored(), syncing) << "the resync brings it";
 }
 
-// A crash before the promotion is known to all finds the loss again.
+// If the replica crashes before the promotion is known to all, the next start detects the loss again.
 TEST(DiskConditionTest, AnAcceptedLossIsStoredUntilItIsSettled) {
   for (const DiskState& found : {refilling, damaged}) {
     DiskCondition d(found);

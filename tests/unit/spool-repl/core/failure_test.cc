@@ -1,4 +1,4 @@
-// A disk that fails once is never trusted again: an error is not forgotten, whatever works afterwards.
+// After one error, a disk is never trusted again, even if later operations succeed.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -21,7 +21,7 @@ struct Failing : testing::TestWithParam<Disk> {
       return EIO;
     };
   }
-  // The step that brings the kind of operation about.
+  // Starts an operation of that kind.
   std::uint64_t provoke() {
     shell.submit(ClientOp::write, 0, block_size, in.data());
     shell.submit(ClientOp::trim, 8 * block_size, 8 * block_size);
@@ -82,7 +82,7 @@ using Failure = Failing;
 TEST_F(Failure, EverythingThatWaitsIsAnswered) {
   shell.settle();
   shell.held = [](Disk kind) { return kind == Disk::home_read; };
-  auto fill = shell.submit(ClientOp::write, 100, 50, in.data());  // waits for its block's old content
+  auto fill = shell.submit(ClientOp::write, 100, 50, in.data());  // waits for the old content of its block
   auto flush = shell.submit(ClientOp::flush);
   EXPECT_TRUE(shell.is_done(flush)) << "the write was not complete when it was submitted";
   std::vector<std::uint64_t> waiting;

@@ -1,4 +1,4 @@
-// The judgements about two histories, as tables: docs/formats/wire.md has the rules.
+// The verdicts about two histories, as tables. docs/formats/wire.md has the rules.
 #include "twinloft/spool-repl/core/history.h"
 
 #include <gtest/gtest.h>
@@ -10,24 +10,24 @@ namespace {
 
 Epoch epoch(std::uint64_t counter) {
   Epoch e{counter, {}};
-  if (counter > 0) e.id.bytes[2] = static_cast<std::byte>(counter);  // within what mark_of() looks at
+  if (counter > 0) e.id.bytes[2] = static_cast<std::byte>(counter);  // among the bytes that mark_of() uses
   return e;
 }
 
-// Members by their digits: 12 is {1, 2}.
+// The members are the digits: 12 is {1, 2}.
 ReplicaSet members(unsigned digits) {
   ReplicaSet set = 0;
   for (; digits > 0; digits /= 10) set |= set_of(digits % 10);
   return set;
 }
 
-// Each epoch begins at ten times its counter.
+// Each epoch begins at the LSN of ten times its counter.
 EpochEntry entry(std::uint64_t counter, ReplicaId writer, unsigned in_sync, std::uint32_t flags = 0,
                  std::uint64_t after = 0) {
   return {epoch(counter), Lsn{counter * 10}, writer, members(in_sync), flags, mark_of(epoch(after))};
 }
 
-// Sixteen epochs of replica `writer`, from `first` on: a table that has forgotten what was before.
+// Sixteen epochs of replica `writer`, from `first` on: a full table without earlier epochs.
 EpochTable full_table(std::uint64_t first, ReplicaId writer, unsigned in_sync,
                       std::uint32_t first_flags = 0) {
   EpochTable table;
@@ -36,7 +36,7 @@ EpochTable full_table(std::uint64_t first, ReplicaId writer, unsigned in_sync,
   return table;
 }
 
-// Replica 2 holds this. The log ends at `last`.
+// The state of replica 2. Its log ends at `last`.
 struct Held {
   EpochTable epochs;
   Lsn last, commit;
@@ -53,7 +53,7 @@ struct Held {
   }
 };
 
-// Replica 2 holds this, and not all of it.
+// The state of replica 2 if its content is incomplete.
 Held incomplete(EpochTable epochs, Lsn last, Lsn commit,
                 std::variant<disk_state::Damaged, disk_state::Syncing> why) {
   Held held{std::move(epochs), last, commit};
@@ -61,7 +61,7 @@ Held incomplete(EpochTable epochs, Lsn last, Lsn commit,
   return held;
 }
 
-// Replica 1 is primary, and offers this from the record `from` on.
+// The offer of primary 1: this history, from the record `from` on.
 struct Offered {
   EpochTable epochs;
   Lsn from;
@@ -82,7 +82,7 @@ std::string name_of(const Verdict& verdict) {
   return std::get<verdict::SplitBrain>(verdict).why;
 }
 
-// `expected`: the verdict, or a part of what a split brain says.
+// expected: the verdict, or a part of the text of a split brain.
 void expect(const std::string& found, const Case& c) {
   bool split = found.starts_with("split brain: ");
   EXPECT_TRUE(split ? found.find(c.expected) != std::string::npos : found == c.expected)
@@ -282,7 +282,7 @@ TEST(JudgePeer, WhatItKnowsAsCommitted) {
   EXPECT_EQ(name_of(judge_peer(Lsn{19}, Lsn{20}, &unfinished)), "resync");
 }
 
-// Replica 1 says this of itself.
+// The state that replica 1 reports.
 NodeState says(EpochTable epochs) {
   NodeState s;
   s.whole = true;
@@ -293,7 +293,7 @@ NodeState says(EpochTable epochs) {
 
 TEST(HaveParted, OnlyWhereNeitherCouldGiveWay) {
   auto here = [](EpochTable epochs, bool one_chain = false) {
-    static std::deque<Held> kept;  // a view refers to its table
+    static std::deque<Held> kept;  // the view refers to this table
     return kept.emplace_back(Held{std::move(epochs), Lsn{99}, Lsn{0}, one_chain}).view();
   };
   EpochEntry one = entry(1, 1, 12), ours = entry(2, 2, 2), theirs = entry(3, 1, 1);
@@ -311,7 +311,7 @@ TEST(HaveParted, OnlyWhereNeitherCouldGiveWay) {
   EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force, 2)}))) << "by force";
 }
 
-// Replica 2 is to be filled by replica 1.
+// Replica 1 is to fill replica 2.
 struct Filled {
   const char* rule;
   Held held;
@@ -428,7 +428,7 @@ struct Promoted {
   const char* rule;
   EpochTable epochs, chain;
   bool by_force, whole, witnessed;
-  std::uint64_t after;  // counter of the epoch that is named
+  std::uint64_t after;  // the counter of the named epoch
   std::uint32_t flags;
 };
 

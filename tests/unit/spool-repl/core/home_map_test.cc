@@ -1,4 +1,4 @@
-// Volumes whose blocks do not lie in the data area in their own order.
+// Volumes whose blocks have another order in the data area.
 #include "twinloft/spool-repl/format/home_map.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t volume_blocks = 1024;
 
-// Pieces of 10 blocks, from the end of the data area to its beginning; the rest of the volume behind them.
+// Pieces of 10 blocks in reverse order. The last piece is shorter, and is at the start of the data area.
 HomeMap reversed() {
   std::vector<HomeMap::Piece> pieces;
   for (std::uint64_t lba = 0; lba + 10 <= volume_blocks; lba += 10)
@@ -54,7 +54,7 @@ struct HomeMapTest : ResyncTest {
   int at_home(ReplicaId id, std::uint64_t lba) {
     return std::to_integer<int>(node(id).data[map.at(Lba{lba}).bytes()]);
   }
-  // What the volume of a replica holds, in its own order.
+  // The content of a replica's volume, in the volume's order.
   std::vector<std::byte> volume_of(ReplicaId id, const HomeMap& of) {
     std::vector<std::byte> all;
     for (std::uint64_t lba = 0; lba < volume_blocks; ++lba) {
@@ -106,7 +106,7 @@ TEST_F(HomeMapTest, ZerosGoToEachExtent) {
     EXPECT_EQ(at_home(1, lba), lba < 5 || lba >= 35 ? 6 : 0) << lba;
 }
 
-// Each replica has a map of its own: a resync and a repair mean the blocks of the volume.
+// Each replica has its own map. Resync and repair use the volume's block numbers.
 TEST_F(HomeMapTest, ReplicasWithDifferentMapsAreFilledAndMendEachOther) {
   make_pair();
   HomeMap identity = HomeMap::identity(volume_blocks);
@@ -128,7 +128,7 @@ TEST_F(HomeMapTest, ReplicasWithDifferentMapsAreFilledAndMendEachOther) {
   EXPECT_EQ(status(node(1)).unreadable_blocks, 0u);
 }
 
-// The permuted replica is the source.
+// The replica with the other order is the source.
 TEST_F(HomeMapTest, ASourceReadsThroughItsMap) {
   make(2);
   replace(1, map);

@@ -1,6 +1,5 @@
-// A peer that has the secret, and lies: its messages are changed, repeated, left out, or come from another
-// time. Whatever it says, a replica refuses it or follows it. The process never ends, and what is on the disk
-// can be recovered.
+// A hostile peer with the secret: its messages are changed, repeated, omitted or old. The replica refuses or
+// follows each message. The process never ends, and the disk stays recoverable.
 #include "roles.h"
 #include "twinloft/spool-repl/format/wire.h"
 
@@ -9,15 +8,16 @@ namespace {
 
 struct HostilePeer : RolesTest {
   SeededRandom dice{1};
-  std::vector<std::vector<PeerMessage>> said;  // by each replica, some time
+  std::vector<std::vector<PeerMessage>> said;  // all messages that each replica has sent
   int changed = 0;
-  std::optional<EpochValue> held;     // by the arbiter
-  std::vector<std::size_t> answered;  // questions of each replica, or given up with its process
+  std::optional<EpochValue> held;     // the arbiter's value
+  std::vector<std::size_t> answered;  // the requests of each replica that are answered, or were lost with its
+                                      // process
 
   bool one_in(std::uint64_t n) { return dice.below(n) == 0; }
 
-  // A part of it (a mark, an epoch) is that of an earlier message of the kind, so that it names what there
-  // is.
+  // Replaces a part (a mark, an epoch) by that of an earlier message of the same kind, so that it names
+  // something that exists.
   void splice(ReplicaId from, const PeerMessage& message, std::vector<std::byte>& bytes) {
     std::vector<const PeerMessage*> alike;
     for (const PeerMessage& old : said[from - 1])
@@ -30,7 +30,7 @@ struct HostilePeer : RolesTest {
     std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(at), most,
                 bytes.begin() + static_cast<std::ptrdiff_t>(at));
   }
-  // One number of the message becomes another one, near or far, or one byte does.
+  // Replaces one number of the message by a near or a far one, or changes one byte.
   PeerMessage changed_message(ReplicaId from, const PeerMessage& message) {
     std::vector<std::byte> bytes;
     encode_peer_message(message, bytes);
@@ -73,13 +73,13 @@ struct HostilePeer : RolesTest {
         return deliver(from, to, changed_message(from, message));
     }
   }
-  // A connection that either side ends is down for both.
+  // When either side closes a connection, it is down for both.
   void end_refused() {
     for (ReplicaId id = 1; id <= nodes.size(); ++id)
       for (const ClosePeer& c : std::exchange(node(id).closed, {}))
         if (up[{std::min(id, c.peer), std::max(id, c.peer)}]) disconnect(id, c.peer);
   }
-  // The arbiter tells the truth, or the answer is lost.
+  // The arbiter's answer is true, or it is lost.
   bool ask_arbiter(ReplicaId id) {
     std::size_t asked = node(id).arbiter_requests.size();
     if (answered[id - 1] == asked || !one_in(4)) return false;

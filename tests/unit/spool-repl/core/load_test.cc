@@ -1,4 +1,4 @@
-// A start with committed content that recovery has brought into the arena instead of home.
+// A start where recovery has loaded committed content into the arena instead of writing it home.
 #include <gtest/gtest.h>
 
 #include "shell.h"
@@ -68,7 +68,7 @@ TEST_F(LoadTest, WhatIsNotHomeIsReadFromMemoryAndBroughtHomeThen) {
   EXPECT_TRUE(shell.core->settled());
 }
 
-// Zeros came last, over what had been written home before.
+// The newest content is zeros, over older content in the data area.
 TEST_F(LoadTest, ZerosThatAreNotHomeAreReadAsZeros) {
   write(20, 3, 7);
   shell.step(CheckpointNow{});
@@ -95,11 +95,11 @@ TEST_F(LoadTest, AnotherCrashBeforeItIsHomeLosesNothing) {
   EXPECT_EQ(shell.core->status().tail, Lsn{0}) << "the records stay until a checkpoint has been";
 }
 
-// Of what is newer than fits in memory nothing is lost either.
+// Newer content that does not fit into memory is not lost.
 TEST_F(LoadTest, WhatDoesNotFitIsHome) {
   hold_home(true);
   for (int i = 0; i < 10; ++i)
-    write(10 * static_cast<std::uint64_t>(i), 9, i + 1);  // ten times 9 blocks, and room for 64
+    write(10 * static_cast<std::uint64_t>(i), 9, i + 1);  // ten times 9 blocks, with room for 64
   shell.restart();
   std::vector<int> found, wanted, home;
   for (int i = 0; i < 10; ++i) {
@@ -132,7 +132,7 @@ class NoRoomTest : public LoadTest {
 TEST_F(NoRoomTest, AllIsHomeWhereTheArenaIsAsSmallAsItMayBe) {
   hold_home(true);
   write(3, 4, 1);
-  write(20, 1, 2);  // says that the first is committed, and does not know it of itself
+  write(20, 1, 2);  // says that the first record is committed, but not whether it is committed itself
   shell.restart();
   EXPECT_EQ(at_home(3), 1);
   EXPECT_EQ(at_home(20), 0);

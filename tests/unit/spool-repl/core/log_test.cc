@@ -15,7 +15,7 @@ struct LogTest : testing::Test {
   Log log{{ring_blocks * block_size, JournalPos{0}}, mark(0), Epoch{1, {}}};
   std::uint64_t lsn = 0;
 
-  // A record of `blocks` and two LSNs; false where the ring has no room.
+  // Adds a record of `blocks` with two LSNs. False: the ring has no room.
   bool add(std::uint32_t blocks, bool durable = true) {
     auto pos = log.place(blocks);
     if (!pos) return false;
@@ -139,7 +139,7 @@ TEST_F(LogDeathTest, MisuseStopsTheProcess) {
   EXPECT_DEATH(log.append(gap), "first");
 }
 
-// A ring of records of any size against a picture of its blocks: no record lies on one that still counts.
+// Compares a ring of records with a map of its blocks. No record overlaps a record that is still needed.
 TEST(LogProperty, NeverOverlapsWhatIsNotDropped) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SeededRandom random(seed);

@@ -1,4 +1,5 @@
-// Who must have a record, and how the set changes: Term and Membership, without requests and connections.
+// Which replicas must have a record, and how the set changes: Term and Membership, without requests and
+// connections.
 #include "primary_parts.h"
 
 namespace twinloft::repl::core {
@@ -14,7 +15,7 @@ struct MembershipTest : testing::Test {
     membership = std::make_unique<Membership>(parts->volume, parts->checkpointer, parts->peers, parts->term,
                                               requests);
   }
-  // Epoch 1 with these members, who are all here and have its record.
+  // Epoch 1 with these members, all connected and with its record.
   void start(ReplicaSet set, std::optional<EpochValue> value = std::nullopt) {
     membership->take_office(set, std::move(value));
     membership->begin_epoch({1, Uuid::generate(parts->random)}, set, {});
@@ -29,7 +30,7 @@ struct MembershipTest : testing::Test {
   EpochValue held(ReplicaSet set) {
     return {{1, Uuid::generate(parts->random)}, 1, set, Uuid::generate(parts->random), false};
   }
-  // Replicas 1 and 2 with an arbiter. Returns its value.
+  // Replicas 1 and 2 with an arbiter. Returns the arbiter's value.
   EpochValue start_with_an_arbiter() {
     Config c = with_peers({2});
     c.arbiter = Arbiter::external;
@@ -151,7 +152,7 @@ TEST_F(MembershipTest, AfterAnUnknownOutcomeTheSameChangeIsAskedForAgain) {
   membership->consider_change();
   ASSERT_EQ(out().arbiter_requests.size(), 2u);
   EXPECT_EQ(out().arbiter_requests[0].desired, out().arbiter_requests[1].desired);
-  // The first question did reach it.
+  // The first request did reach the arbiter.
   answer(Outcome::refused, out().arbiter_requests[0].desired);
   EXPECT_EQ(term().in_sync(), set_of(1));
   check();
@@ -201,7 +202,8 @@ TEST_F(MembershipTest, AChangeThatIsDueWhileTheArbiterIsAskedAnswersTheDoubtToo)
   check();
 }
 
-// The primary that has taken over holds that epoch, and would have to yield to a node that serves nobody.
+// The new primary holds that epoch. With a higher epoch here, it would yield to a replica that serves no
+// client.
 TEST_F(MembershipTest, ALostPrimaryOutdoesNoEpoch) {
   make(with_peers({2, 3}));
   start(all);

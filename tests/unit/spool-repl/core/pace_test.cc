@@ -1,4 +1,4 @@
-// How a resync gives way to the clients: the rate's rule alone, then in the core.
+// How a resync gives way to the clients: the rule of the rate alone, then within the core.
 #include "twinloft/spool-repl/core/pace.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,7 @@ struct PaceTest : testing::Test {
     for (; pace.ready(); bytes += 256 << 10) pace.took(256 << 10);
     return bytes;
   }
-  // Intervals in which each request of this kind takes so long; what may be read is read, up to what the disk
-  // gives.
+  // Runs intervals in which each request of this kind takes that long. The resync reads as much as it may.
   std::uint64_t run(int intervals, std::optional<Duration> took, bool working = true,
                     Pace::Kind kind = flush) {
     std::uint64_t bytes = 0;
@@ -73,7 +72,7 @@ TEST_F(PaceTest, TheSlowestRateIsSomethingStill) {
   run(100, milliseconds(100));
   EXPECT_EQ(pace.held_to(), 64u << 10);
   std::uint64_t bytes = 0;
-  for (int i = 0; i < 3'000'000; ++i) {  // half a minute, looked at again and again
+  for (int i = 0; i < 3'000'000; ++i) {  // half a minute, in steps of 10 microseconds
     pace.answered(flush, milliseconds(100));
     step(std::chrono::microseconds(10));
     bytes += take();
@@ -81,18 +80,18 @@ TEST_F(PaceTest, TheSlowestRateIsSomethingStill) {
   EXPECT_GT(bytes, MiB);
 }
 
-// It comes down as soon as it is to, however fast it might have gone.
+// The rate falls at once, because it never rose far above the rate in use.
 TEST_F(PaceTest, GoesNoFurtherUpThanWhatIsTaken) {
   run(10, milliseconds(5), false);
   for (int i = 0; i < 50; ++i) {
     step(Pace::interval);
-    if (pace.ready()) pace.took(2 * MiB);  // 20 MiB/s is all that the disk gives
+    if (pace.ready()) pace.took(2 * MiB);  // the disk delivers only 20 MiB/s
   }
   run(4, milliseconds(100));
   EXPECT_LE(*pace.held_to(), 5 * MiB);
 }
 
-// Quick requests of one kind do not outvote slow ones of the other.
+// Quick requests of one kind do not hide slow requests of the other.
 TEST_F(PaceTest, EachKindCounts) {
   for (int i = 0; i < 100; ++i) {
     for (int k = 0; k < 50; ++k) pace.answered(read, milliseconds(0));
@@ -114,7 +113,7 @@ TEST_F(PaceTest, WhatHasNoAnswerCounts) {
   }
 }
 
-// A slow disk alone does not throttle a resync: what counts is the latency that the resync adds.
+// A slow disk alone does not throttle a resync. The added latency counts.
 TEST_F(PaceTest, WhatWasUsualBeforeIsAllowedTwice) {
   run(30, milliseconds(100), false);
   run(10, milliseconds(150));
@@ -133,7 +132,7 @@ TEST_F(PaceTest, WhatIsUsualIsLearntFromARest) {
   EXPECT_GT(pace.held_to().value_or(Pace::rate_max), 100 * MiB) << "30 ms is what requests take anyway";
 }
 
-// An outage of minutes, after which everybody gets an answer at once, is not what is usual.
+// After an outage of minutes, all requests are answered at once. Their time does not count as usual.
 TEST_F(PaceTest, OneThatWaitedLongChangesLittle) {
   run(30, milliseconds(15), false);
   run(1, std::chrono::minutes(5), false);
@@ -167,7 +166,7 @@ TEST_F(PaceTest, WithoutATargetItNeverWaits) {
 struct ResyncPaceTest : RolesTest {
   std::uint64_t held_to = 0;
 
-  // Replica 1 has 4 MiB, and the others nothing.
+  // Replica 1 has 4 MiB, and the other replicas are empty.
   void make_source(std::size_t count, OnPeerLoss loss = OnPeerLoss::go_on) {
     nodes.clear();
     for (ReplicaId id = 1; id <= count; ++id) {
@@ -187,7 +186,7 @@ struct ResyncPaceTest : RolesTest {
     for (auto& n : nodes) n->pass_time(d);
   }
   enum class Client { none, flushes, reads };
-  // Until all are in sync, beside a client whose requests take 50 ms. Returns how long that was.
+  // Runs until all replicas are in sync, with a client whose requests take 50 ms. Returns the time.
   Duration resync(Client client) {
     std::vector<std::byte> read_into(2 * block_size);
     ReplicaSet all = 0;
@@ -225,7 +224,7 @@ TEST_F(ResyncPaceTest, YieldsToFlushesAndReads) {
   }
 }
 
-// It sleeps until it may read again, and nothing else wakes it.
+// Its own timer wakes the resync when it may read again. No other event does.
 TEST_F(ResyncPaceTest, WakesUpByItself) {
   make_source(2);
   connect(1, 2);
@@ -257,8 +256,7 @@ TEST_F(ResyncPaceTest, EachTargetHasItsTurn) {
   EXPECT_GT(3 * least, most);
 }
 
-// A request that waits for an absent member does not wait for the disk. Its time is not what requests usually
-// take.
+// The time of a request that waits for an absent member is not disk latency, so it does not count as usual.
 TEST_F(ResyncPaceTest, ASuspensionIsNotWhatRequestsTake) {
   make_source(2, OnPeerLoss::suspend);
   resync(Client::none);

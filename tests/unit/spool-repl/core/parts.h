@@ -1,4 +1,4 @@
-// The parts of a core that both roles share, and the test as its disk: to look at one class of a role alone.
+// The parts of a core that both roles share, to test one class alone. The test plays the disk.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline Config of_two() {
   return c;
 }
 
-// Replica 2 of two, of 1024 blocks, with nothing in its log.
+// Replica 2 of two, with 1024 blocks and an empty log.
 struct PartsTest : testing::Test {
   static constexpr std::uint64_t volume_blocks = 1024;
 
@@ -31,8 +31,8 @@ struct PartsTest : testing::Test {
   Volume v{of_two(), new_log(2, volume_blocks), arena, reads, random};
   Checkpointer checkpointer{v};
   std::vector<std::byte> data = std::vector<std::byte>(volume_blocks * block_size);
-  Output taken;          // what was looked at
-  unsigned durable = 0;  // purposes of superblocks
+  Output taken;          // the output that was already examined
+  unsigned durable = 0;  // purposes of the superblocks that became durable
   bool superblocks_wait = false;
 
   PartsTest() { EXPECT_TRUE(v.load(new_log(2, volume_blocks))); }
@@ -43,7 +43,7 @@ struct PartsTest : testing::Test {
     return e;
   }
 
-  // Does what the checkpointer and the volume asked of the disk, until nothing is left.
+  // Performs all disk requests of the checkpointer and of the volume.
   void settle(const std::function<void()>& advance) {
     for (;;) {
       advance();
@@ -99,7 +99,7 @@ struct PartsTest : testing::Test {
         if (auto* m = std::get_if<M>(&send->message)) all.push_back(*m);
     return all;
   }
-  // A record of one block, of epoch 1; its journal write is under way.
+  // Appends a record of one block, of epoch 1. Its journal write is in flight.
   void append(std::uint64_t lba, int value) {
     std::vector<std::byte> block = filled(block_size, value);
     Slot slot = arena.take();

@@ -1,4 +1,4 @@
-// Connections of a primary: matching, records, acknowledgements, and peers that are slow.
+// A primary's connections: matching, records, acknowledgements, and slow peers.
 #include "peer_links.h"
 
 #include "primary_parts.h"
@@ -36,7 +36,7 @@ struct PeerLinksTest : testing::Test {
     input(empty_log());
     ASSERT_TRUE(peer().is_streaming());
   }
-  // The peer's log begins behind all that is here.
+  // The peer's log begins after the end of the log here.
   void offer_a_resync() {
     up();
     MatchState other = empty_log();
@@ -145,7 +145,7 @@ TEST_F(PeerLinksTest, MessagesOutOfTheirStateAreRefused) {
   EXPECT_TRUE(is_refused(Ack{{7, {}}, {}, log().tail_mark()})) << "of another epoch";
 }
 
-// What it would bring a replica to cut off, or to give up, another primary is to judge.
+// A primary that lost its role must not make a peer cut or discard its log. The next primary decides.
 TEST_F(PeerLinksTest, ALostPrimaryBeginsNothingWithAPeer) {
   parts->make_durable();
   up();

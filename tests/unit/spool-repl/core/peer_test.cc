@@ -1,4 +1,4 @@
-// The states of a peer's connection: what each transition keeps, and what it ends.
+// The states of a peer's connection: what each transition keeps and ends.
 #include "primary_parts.h"
 
 namespace twinloft::repl::core {
@@ -36,7 +36,7 @@ TEST_F(PeerTest, AnOfferIsMatchingToTheStatusAndHoldsTheTail) {
   EXPECT_EQ(peer.hold(), 0u);
 }
 
-// A refusal ends the connection soon, not at once.
+// A refusal closes the connection soon, but not at once.
 TEST_F(PeerTest, ARefusedPeerKeepsItsOfferAndItsResyncUntilTheConnectionIsClosed) {
   match();
   peer.offer({5, true, false});

@@ -1,4 +1,4 @@
-// Two cores talking, with the test as the network: what each refuses, and what each protocol waits for.
+// Two cores, with the test as the network: what each refuses, and what each protocol waits for.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -13,8 +13,8 @@ using Bytes = std::vector<std::byte>;
 struct PeersTest : testing::Test {
   std::unique_ptr<Shell> primary, secondary;
   Bytes in = filled(block_size, 1);
-  std::size_t to_secondary = 0, to_primary = 0;  // messages delivered so far
-  std::function<void(PeerMessage&)> tamper;      // on the way to the secondary
+  std::size_t to_secondary = 0, to_primary = 0;  // number of messages delivered so far
+  std::function<void(PeerMessage&)> tamper;      // applied to messages for the secondary
 
   void SetUp() override { make(Protocol::C); }
   void make(Protocol protocol) {
@@ -25,7 +25,7 @@ struct PeersTest : testing::Test {
     to_secondary = to_primary = 0;
   }
 
-  // As PeerNet reports a connection: both sides at once, nothing of an earlier one under way.
+  // As PeerNet reports a connection: to both sides at once, without messages of an earlier connection.
   void connect() {
     to_secondary = primary->sent.size();
     to_primary = secondary->sent.size();
@@ -73,7 +73,7 @@ struct PeersTest : testing::Test {
       exchange();
     }
   }
-  // Their logs keep everything: no tail moves while the superblock is not written.
+  // Keeps all records: without superblock writes, no tail moves.
   void keep_logs() {
     for (Shell* s : {primary.get(), secondary.get()})
       s->held = [](Disk kind) { return kind == Disk::home_sync; };
@@ -98,7 +98,7 @@ struct PeersTest : testing::Test {
     return testing::AssertionSuccess();
   }
   ConnectionState connection(Shell& shell) { return shell.core->status().peers.at(0).connection; }
-  // Records of the primary that have not been delivered.
+  // The next undelivered record of the primary.
   RecordMessage* next_record() {
     for (std::size_t i = to_secondary; i < primary->sent.size(); ++i)
       if (auto* m = std::get_if<RecordMessage>(&primary->sent[i])) return m;
@@ -239,7 +239,7 @@ TEST_F(PeersTest, APeerThatMissedRecordsGetsThem) {
   connect();
   exchange();
   write_some(0, 3);
-  tamper = [](PeerMessage& m) { m = Probe{}; };  // nothing arrives any more
+  tamper = [](PeerMessage& m) { m = Probe{}; };  // no message arrives any more
   for (std::uint64_t b = 3; b < 9; ++b) write(b), flush();
   primary->settle();
   disconnect();
@@ -284,7 +284,7 @@ TEST_F(PeersTest, SecondaryRefusesARecordThatDoesNotFollow) {
   ASSERT_NE(next_record(), nullptr);
   RecordMessage first = *next_record();
   exchange();
-  secondary->input(1, first);  // again
+  secondary->input(1, first);  // the same message again
   EXPECT_TRUE(refused(*secondary, "does not follow"));
 }
 
@@ -293,7 +293,7 @@ TEST_F(PeersTest, SecondaryRefusesARecordAfterAGap) {
   exchange();
   write(0), flush();
   primary->settle();
-  to_secondary = primary->sent.size();  // lost
+  to_secondary = primary->sent.size();  // these messages are lost
   write(1), flush();
   primary->settle();
   Lsn before = secondary->core->status().last;
@@ -526,7 +526,7 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
   connect();
   exchange();
   write_some(0, 3);
-  // The same node with an empty disk in place of its own.
+  // The same replica with a new, empty disk.
   primary = std::make_unique<Shell>(
       ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2), .seed = 9});
   to_secondary = 0;
@@ -539,7 +539,8 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
   ASSERT_FALSE(primary->closed.empty() && secondary->closed.empty());
 }
 
-// Both need each other for every acknowledgement, so neither has given one: the one with the lower id stays.
+// Each needs the other for every acknowledgement, so neither has acknowledged a write. The one with the lower
+// id stays primary.
 TEST_F(PeersTest, OfTwoPrimariesThatNeedEachOtherOneStepsDown) {
   secondary = std::make_unique<Shell>(
       ShellOptions{.replica = 2, .role = Role::primary, .config = with_peer(1), .seed = 2});
@@ -587,7 +588,7 @@ TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   connect();
   exchange();
   write_some(0, 2);
-  // Its own disk is slow: these records are durable on the secondary alone.
+  // The primary's disk is slow: these records are durable only on the secondary.
   primary->held = [](Disk kind) { return kind == Disk::journal_write; };
   write(7), flush();
   write(8), flush();
@@ -595,7 +596,7 @@ TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   Lsn only_there = secondary->core->status().last;
   ASSERT_GT(only_there, primary->core->status().durable);
 
-  // Power goes; the primary comes back without what was under way.
+  // A power cut: the primary comes back without the writes in flight.
   primary->held = nullptr;
   secondary->step(PeerDown{1});
   primary->restart();
@@ -618,7 +619,8 @@ TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   EXPECT_EQ(secondary->data[7 * block_size], std::byte{0}) << "what was cut off does not come back";
 }
 
-// While the cut waits for the disk nothing is taken; a primary without a window must not fill the memory.
+// While the cut waits for the disk, no record is accepted. A primary that ignores the window must not fill
+// the memory.
 TEST_F(PeersTest, RecordsThatNobodyHasRoomForAreBounded) {
   connect();
   exchange();

@@ -1,5 +1,5 @@
-// The parts of a primary, each alone: a volume on no disk, whose writes end when the test says so, and the
-// peers in the state that the test puts them in.
+// The parts of a primary, each alone. The volume has no disk: its writes end when the test says so. The test
+// sets the states of the peers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ struct PrimaryParts {
     volume.now = Instant{} + std::chrono::seconds(1);
   }
 
-  // Journal and superblock writes end well.
+  // Completes all journal and superblock writes successfully.
   void make_durable() {
     auto& out = volume.out;
     while (!out.journal_writes.empty() || !out.superblock_writes.empty()) {
@@ -48,7 +48,7 @@ struct PrimaryParts {
     }
   }
   Peer& peer(ReplicaId id) { return *peers.find(id); }
-  // The peer is connected, and its log is the one here.
+  // Connects the peer, with the same log as here.
   Peer::Streaming& stream(ReplicaId id) {
     link_up(id);
     Peer& p = peer(id);
@@ -62,7 +62,7 @@ struct PrimaryParts {
     volume.find_link(id)->up = true;
     volume.find_link(id)->state = NodeState{};
   }
-  // All that is in the log here is durable there.
+  // The peer acknowledges all of the log here.
   void ack(ReplicaId id) {
     Peer& p = peer(id);
     p.streaming()->sent_end = p.streaming()->received_end = p.durable_end = volume.log.end();

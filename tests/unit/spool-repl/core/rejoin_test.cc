@@ -1,4 +1,4 @@
-// The rejoin alone: a tail is cut, a log is given up, and each of them in the middle of the other.
+// The rejoin alone: a tail is cut, a log is discarded, and each of them during the other.
 #include "rejoin.h"
 
 #include "parts.h"
@@ -9,7 +9,7 @@ namespace {
 struct RejoinTest : PartsTest {
   ResyncTarget target{v, checkpointer};
   Rejoin rejoin{v, checkpointer, target};
-  std::vector<LogMark> marks;  // of records 1 to n
+  std::vector<LogMark> marks;  // the marks of records 1 to n
 
   void records(int n) {
     marks = {v.log.last_mark()};
@@ -23,7 +23,7 @@ struct RejoinTest : PartsTest {
     LogMark from{Lsn{50}, v.log.last_mark().hash};
     return {1, SyncBegin{epoch(2), from, epoch(2), whole, {}, {}, {}}, gives_up};
   }
-  // The first and the last LSN of each archive that was asked for since.
+  // The first and the last LSN of each archive that was requested so far.
   using Ranges = std::vector<std::pair<Lsn, Lsn>>;
   Ranges archives() {
     perform();
@@ -31,7 +31,7 @@ struct RejoinTest : PartsTest {
     for (const ArchiveTail& a : std::exchange(taken.archives, {})) ranges.emplace_back(a.first, a.last);
     return ranges;
   }
-  // Ends the erasing of what was cut off.
+  // Completes the erasing of the cut records.
   std::optional<Rejoin::Cut> erased() {
     std::optional<Rejoin::Cut> done;
     perform();
@@ -95,7 +95,7 @@ TEST_F(RejoinTest, AnArchiveThatFailsLeavesTheTail) {
   check();
 }
 
-// The connection was lost meanwhile, and the next primary has less in common.
+// The connection was lost meanwhile, and the next primary has fewer records in common.
 TEST_F(RejoinTest, AnEarlierPointIsArchivedAgain) {
   records(4);
   rejoin.cut(cut_to(3));
@@ -217,7 +217,7 @@ TEST_F(RejoinTest, AFailedArchiveOfAResetIsTold) {
   check();
 }
 
-// The superblock of the last resync is on its way: its end is not the end of this one.
+// The superblock of the previous resync is being written. Its completion must not count for this resync.
 TEST_F(RejoinTest, AResetWaitsForTheEndOfAResync) {
   v.disk.begin_sync(epoch(1), std::nullopt);
   target.begin({1, epoch(1)});

@@ -1,5 +1,5 @@
-// Unreadable blocks of the data area: which peers are asked, what counts, and that each waiting read is
-// woken.
+// Unreadable blocks of the data area: the order of the asked peers, the valid answers, and the end of each
+// waiting read.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -12,7 +12,7 @@ namespace {
 struct RepairTest : RolesTest {
   static constexpr std::uint64_t first = 4;
   std::vector<std::byte> memory = std::vector<std::byte>(65 * block_size);
-  // Not aligned: read by way of the scratch memory.
+  // Not aligned: it is read through scratch memory.
   std::span<std::byte> out{
       memory.data() + (reinterpret_cast<std::uintptr_t>(memory.data()) % block_size == 0 ? 1 : 0),
       64 * block_size};
@@ -22,12 +22,12 @@ struct RepairTest : RolesTest {
     return node(id).submit(ClientOp::read, block * block_size,
                            blocks * static_cast<std::uint32_t>(block_size), out.data());
   }
-  // Ends disk operations of one node and delivers nothing.
+  // Completes disk operations of one node, without delivering messages.
   void run_disk(ReplicaId id) {
     while (node(id).complete_one()) {
     }
   }
-  // Of block 5 at replica 1: the disk has answered, and nothing was delivered yet.
+  // Reads block 5 at replica 1. The disk has answered, and no message was delivered yet.
   std::uint64_t read_unreadable() {
     node(1).unreadable = {5};
     auto id = read(1, 5);
@@ -50,15 +50,15 @@ struct RepairTest : RolesTest {
     return static_cast<std::size_t>(
         std::count(node(id).notice_kinds.begin(), node(id).notice_kinds.end(), kind));
   }
-  // What was said so far never arrives.
+  // Messages sent so far never arrive.
   void lose_messages(ReplicaId id) { delivered[id - 1] = node(id).sent.size(); }
 };
 
 TEST_F(RepairTest, ABlockComesFromTheOtherReplicaAndIsWrittenAgain) {
   make_and_settle(2);
   node(1).unreadable = {5};
-  std::fill_n(node(1).data.begin() + 5 * block_size, block_size, std::byte{0x66});  // what a disk may give
-                                                                                    // back one day
+  // A disk may return such content later.
+  std::fill_n(node(1).data.begin() + 5 * block_size, block_size, std::byte{0x66});
   auto id = read(1, first, 4);
   exchange();
   EXPECT_EQ(node(1).done.at(id), 0);
@@ -96,7 +96,7 @@ TEST_F(RepairTest, ZerosAreRepairedToo) {
   node(1).submit(ClientOp::flush);
   exchange();
   checkpoint(1);
-  node(1).unreadable = {5};  // the peer has it in memory still, as zeros
+  node(1).unreadable = {5};  // the peer still has it in memory, as zeros
   auto id = read(1, 5);
   exchange();
   EXPECT_EQ(node(1).done.at(id), 0);
@@ -134,7 +134,7 @@ TEST_F(RepairTest, AReadThatFailsOnceNeedsNobody) {
   EXPECT_EQ(status(node(1)).reread_blocks, 4u);
 }
 
-// A disk that fails every read of more than one block would have it tried again without an end.
+// If a disk fails every read of more than one block, the request must not be repeated without end.
 TEST_F(RepairTest, ARequestIsNotTriedAgainForEver) {
   make_and_settle(2);
   auto id = read(1, first, 4);
@@ -171,7 +171,7 @@ TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   EXPECT_FALSE(node(1).is_done(id));
   node(1).pass_time(Duration(1));
   EXPECT_EQ(node(1).done.at(id), EIO);
-  // The answer comes after all: nobody waits for it, and it is no offence.
+  // The late answer has no waiting read, and is not a protocol error.
   FetchBlock question = said<FetchBlock>(1).back();
   node(1).input(
       2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, Lsn{1}, filled(block_size, 9)});
@@ -179,7 +179,7 @@ TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   EXPECT_EQ(status(node(1)).repaired_blocks, 0u);
 }
 
-// Who comes later has the same patience as who came first.
+// A later reader of the same block gets the full timeout too.
 TEST_F(RepairTest, ASecondReaderOfTheBlockIsNotTheFirstOnesTimeout) {
   make_and_settle(2);
   node(1).unreadable = {5};
@@ -207,7 +207,7 @@ TEST_F(RepairTest, TheNextReplicaIsAskedWhereOneCannotHelp) {
   EXPECT_EQ(node(1).done.at(id), 0);
   EXPECT_TRUE(all(2, 3));
   EXPECT_EQ(said<FetchedBlock>(3).size(), 1u) << "only for what replica 2 cannot give";
-  // And replica 2, which has found out so, gets it from its primary.
+  // Replica 2 has detected its own bad block, and gets it from its primary.
   node(2).pass_time(std::chrono::milliseconds(50));
   exchange();
   EXPECT_TRUE(node(2).unreadable.empty());
@@ -251,8 +251,8 @@ TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
   write = node(1).submit(ClientOp::write, 90 * block_size, static_cast<std::uint32_t>(half.size()),
                          half.data());
   run_disk(1);
-  // Suspended as it is, the volume would take it later; that nobody can give the rest is an answer now or
-  // then.
+  // The volume is suspended, so the write could wait. But no replica can supply the rest of the block, so the
+  // write fails now.
   connect(1, 2);
   node(2).unreadable = {90};
   exchange();
@@ -260,7 +260,7 @@ TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
   EXPECT_EQ(node(1).reads.used(), 0u);
 }
 
-// The answer is older by then than what the data area holds.
+// By then, the data area has newer content than the answer.
 TEST_F(RepairTest, ABlockThatIsWrittenMeanwhileKeepsWhatWasWritten) {
   make_and_settle(2);
   auto id = read_unreadable();
@@ -292,7 +292,7 @@ TEST_F(RepairTest, WhoHasCommittedLessAnswersLater) {
   EXPECT_EQ(answers[0].content, filled(block_size, 8));
 }
 
-// What lies in the data area may be of a record that is not known to be committed any more, and torn.
+// The data area may hold a torn block, of a record that is no longer known to be committed.
 TEST_F(RepairTest, AReplicaThatHasStartedAnswersWhenItKnowsWhatItHolds) {
   make_and_settle(2);
   fill(1, 5, 6, 8);
@@ -302,7 +302,7 @@ TEST_F(RepairTest, AReplicaThatHasStartedAnswersWhenItKnowsWhatItHolds) {
   lose_messages(1), lose_messages(2);
   ASSERT_LT(status(node(2)).commit, last);
   connect(1, 2);
-  for (int i = 0; i < 20; ++i) {  // all but the commit point
+  for (int i = 0; i < 20; ++i) {  // all messages except the commit
     run_disk(2);
     while (delivered[1] < node(2).sent.size()) node(1).input(2, node(2).sent[delivered[1]++]);
     while (delivered[0] < node(1).sent.size() && !std::holds_alternative<Commit>(node(1).sent[delivered[0]]))
@@ -317,7 +317,7 @@ TEST_F(RepairTest, AReplicaThatHasStartedAnswersWhenItKnowsWhatItHolds) {
   EXPECT_EQ(said<FetchedBlock>(2)[0].content, filled(block_size, 8));
 }
 
-// A secondary must not get ahead of itself: what is committed elsewhere is not committed here yet.
+// A secondary waits until the content is committed here too, not only at the primary.
 TEST_F(RepairTest, ContentCountsOnceItIsCommittedHere) {
   make_and_settle(2);
   node(1).unreadable = node(2).unreadable = {5};
@@ -352,7 +352,7 @@ TEST_F(RepairTest, ManyAreFetchedAFewAtATime) {
   EXPECT_EQ(status(node(1)).repaired_blocks, 60u);
 }
 
-// Reads hold all of the scratch memory: the repair waits for one of them, and none of them for the repair.
+// Reads hold all scratch memory. The repair waits for one of the reads, and no read waits for the repair.
 TEST_F(RepairTest, AFullReadArenaHoldsNothingUpForEver) {
   make_and_settle(2);
   node(1).unreadable = {5};
@@ -361,7 +361,8 @@ TEST_F(RepairTest, AFullReadArenaHoldsNothingUpForEver) {
   std::vector<std::uint64_t> ids;
   node(1).held = [](Disk kind) { return kind == Disk::home_read; };
   for (auto& b : buffers) {
-    std::uint32_t blocks = ids.size() == 7 ? 60 : 64;  // with the four of the first one: just all of it
+    std::uint32_t blocks = ids.size() == 7 ? 60 : 64;  // with the four blocks of the first read, exactly all
+                                                       // of it
     ids.push_back(node(1).submit(ClientOp::read, 100 * block_size,
                                  blocks * static_cast<std::uint32_t>(block_size), b.data() + 1));
   }
@@ -451,7 +452,7 @@ TEST_F(RepairTest, AnUnreadableBlockBetweenTheWantedOnesDoesNotMatter) {
   disconnect(1, 2);
   node(1).step(Promote{5, true});
   exchange();
-  for (int turn = 0; turn < 2200; ++turn) {  // until the journal no longer reaches back
+  for (int turn = 0; turn < 2200; ++turn) {  // until the journal no longer reaches back that far
     fill(1, 10, 11, turn % 200);
     fill(1, 12, 13, turn % 200);
   }
@@ -513,7 +514,7 @@ TEST_F(RepairTest, QuestionsOfALostConnectionAreDropped) {
   EXPECT_TRUE(said<FetchedBlock>(2).empty());
 }
 
-// As when both have become secondaries of a third meanwhile, on the same connection.
+// As if both had become secondaries of a third replica, on the same connection.
 TEST_F(RepairTest, QuestionsThatCannotBeAnsweredAreDroppedWithTheirAsker) {
   make_and_settle(2);
   VolumeStatus s = status(node(2));

@@ -17,18 +17,17 @@ struct ResyncTest : RolesTest {
 };
 
 struct BitmapTest : ResyncTest {
-  // Replica 2, or these, have been away while the others went on, for longer than the journal reaches back.
+  // Replica 2, or the replicas `left`, have been away for longer than the journal reaches back.
   void leave_behind(std::size_t count, bool uncommitted = false, std::set<ReplicaId> left = {2}) {
     make_promoted(1, count, OnPeerLoss::go_on);
     fill(1, 0, 300, 3);
     for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
-    if (uncommitted)
-      fill(1, 0, 1, 4);  // replica 2 hears of the commit, and has no record behind it that says so
+    if (uncommitted) fill(1, 0, 1, 4);  // replica 2 gets the commit, but no record that contains it
     for (ReplicaId id : left)
       for (ReplicaId other = 1; other <= count; ++other)
         if (other != id && up[{std::min(id, other), std::max(id, other)}]) disconnect(id, other);
     exchange();
-    // More than a ring, so that the records are gone.
+    // More than the ring holds, so that the records are overwritten.
     for (int round = 0; round < 12; ++round) {
       fill(1, 400, 450, 10 + round);
       for (int i = 0; i < 6; ++i) fill(1, 500, 528, 40 + i);

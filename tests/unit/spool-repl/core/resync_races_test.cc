@@ -1,5 +1,5 @@
-// What happens beside a resync, at the worst moment of it. Each of these fails without one rule of the core
-// that the simulator needs more than 2,000 seeds to miss (docs/simulator.md).
+// Events during a resync, at the worst moment. Each test fails if one rule of the core is missing. The
+// simulator needs more than 2,000 seeds to notice such a rule (docs/simulator.md).
 #include <gtest/gtest.h>
 
 #include "resync.h"
@@ -7,7 +7,7 @@
 namespace twinloft::repl::core {
 namespace {
 
-// The record has reached the replica already, so what the read found must not come after it.
+// The replica already has the newer record, so the older content of the read must not follow.
 TEST_F(BitmapTest, ABlockThatWasWrittenHomeWhileItWasReadIsReadAgain) {
   leave_behind(2);
   node(1).reads_at_once = true;
@@ -24,8 +24,8 @@ TEST_F(BitmapTest, ABlockThatWasWrittenHomeWhileItWasReadIsReadAgain) {
   EXPECT_EQ(status(node(1)).repaired_blocks + status(node(1)).reread_blocks, 0u);
 }
 
-// Less than half of a small journal is used, and yet the largest record has no place, neither at the ring's
-// end nor at its beginning.
+// Less than half of a small journal is used, but the largest record fits neither at the end of the ring nor
+// at its beginning.
 TEST_F(BitmapTest, AJournalWithoutRoomForARecordIsNotKeptForAReplicaThatIsAway) {
   leave_behind(3, false, {2, 3});
   fill(1, 600, 610, 7);
@@ -36,11 +36,11 @@ TEST_F(BitmapTest, AJournalWithoutRoomForARecordIsNotKeptForAReplicaThatIsAway) 
   }
 }
 
-// What came by a resync came with no record. When the replica says that it is consistent, a third one can be
-// filled from it.
+// A resync brings content without records. Once the replica reports Consistent, it must be able to fill a
+// third replica.
 TEST_F(BitmapTest, TheMarksOfAResyncAreThereWhenItEnds) {
   leave_behind(3, false, {2, 3});
-  // Long enough ago that no record of the log here tells of it.
+  // So long ago that no record of the log here contains these blocks.
   fill(1, 600, 610, 7);
   checkpoint(1);
   Lsn then = status(node(1)).last;
@@ -51,7 +51,7 @@ TEST_F(BitmapTest, TheMarksOfAResyncAreThereWhenItEnds) {
   ASSERT_GT(status(node(1)).tail, then);
   std::uint64_t lacks = status(node(1)).peers[1].dirty_blocks;
   ASSERT_GT(lacks, 0u);
-  // The records first: a checkpoint that moves the tail over them would bring the marks along.
+  // The records come first: a checkpoint that moves the tail over them would also store the marks.
   node(1).held = [](Disk kind) { return kind == Disk::home_read; };
   connect(1, 2);
   exchange();
@@ -64,7 +64,7 @@ TEST_F(BitmapTest, TheMarksOfAResyncAreThereWhenItEnds) {
   EXPECT_GE(status(node(2)).peers[1].dirty_blocks, lacks) << "of replica 3";
 }
 
-// The connection came back while a record for the one before was being read.
+// The connection came back during a read of a record for the connection before.
 TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
@@ -74,7 +74,8 @@ TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
   connect(1, 2);
   exchange();
   ASSERT_EQ(node(1).pending(Disk::journal_read), 1u);
-  // It gets on by one record before it is lost again, so that the two reads are of different ones.
+  // The peer gets one more record before the connection is lost again, so the two reads are of different
+  // records.
   node(1).held = nullptr;
   ASSERT_TRUE(node(1).complete_one());
   node(1).held = [](Disk kind) { return kind == Disk::journal_read; };
@@ -93,8 +94,8 @@ TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
   expect_equal();
 }
 
-// A record that the next source has not heard the commit of: replica 2 has a log that begins behind it, and
-// not its content.
+// The next source does not know yet that the record is committed. Replica 2's log begins after the record,
+// and lacks its content.
 TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
   leave_behind(3);
   Lsn before = status(node(1)).commit;
@@ -120,7 +121,7 @@ TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
   exchange();
   node(3).step(Promote{77, false});
   exchange([&] { return status(node(3)).role == Role::primary; });
-  up[{1, 3}] = false;  // what replica 1 has is not heard of yet
+  up[{1, 3}] = false;  // the state of replica 1 is not known yet
   connect(2, 3);
   exchange();
   ASSERT_EQ(status(node(3)).peers[1].connection, ConnectionState::Connected);
@@ -132,8 +133,8 @@ TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
   expect_equal();
 }
 
-// Replica 2 came back while the tail was moving over the record it stands at. Then the device fails, and a
-// record that was being read for it is not there any more.
+// Replica 2 came back while the tail moved over the record that it needs next. Then the device fails, and the
+// record that was being read leaves the log.
 TEST_F(BitmapTest, ARecordThatWasReadMayHaveLeftTheLogOfAFailedDevice) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 10, 1);
@@ -159,8 +160,8 @@ TEST_F(BitmapTest, ARecordThatWasReadMayHaveLeftTheLogOfAFailedDevice) {
   EXPECT_EQ(node(1).pending(Disk::journal_read), 0u);
 }
 
-// One write of the superblock by the target after another is on its way while the connection comes back. The
-// last of them says that the resync is finished.
+// The connection comes back during each superblock write of the target in turn. The last of them ends the
+// resync.
 TEST_F(BitmapTest, AConnectionThatComesBackWhileASuperblockIsWrittenIsNoSplitBrain) {
   bool finishing = false;
   for (unsigned upto = 0; !HasFailure(); ++upto) {
@@ -188,7 +189,7 @@ TEST_F(BitmapTest, AConnectionThatComesBackWhileASuperblockIsWrittenIsNoSplitBra
     finishing = finishing || (is_inconsistent(before->disk) && !is_inconsistent(after->disk));
     node(2).held = nullptr;
     exchange();
-    // What was refused comes back with a new connection, as the network has it.
+    // After a refusal, the network connects again.
     disconnect(1, 2);
     connect(1, 2);
     exchange();
@@ -197,8 +198,8 @@ TEST_F(BitmapTest, AConnectionThatComesBackWhileASuperblockIsWrittenIsNoSplitBra
   EXPECT_TRUE(finishing) << "no write of them ended the resync";
 }
 
-// Put back from an old copy, a replica lacks more than the bitmap tells, which begins where that replica was
-// seen last.
+// A replica that was restored from an old copy lacks more than the bitmap shows. The bitmap begins where that
+// replica was last seen.
 TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {
   leave_behind(2);
   std::vector<std::byte> journal = node(2).journal, data = node(2).data;
@@ -219,8 +220,8 @@ TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {
   expect_equal();
 }
 
-// The superblock that says Consistent may be under way when the next connection comes: it says nothing of a
-// damaged journal.
+// The superblock that says Consistent may be in flight when the next connection comes. This is not a damaged
+// journal.
 TEST_F(ResyncTest, AConnectionThatComesWhileTheResyncEndsIsNoSplitBrain) {
   for (int superblocks = 0; superblocks < 6; ++superblocks) {
     make_pair();

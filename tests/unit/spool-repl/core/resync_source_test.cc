@@ -1,5 +1,4 @@
-// The source of a resync alone: its peer is put into the states by hand, and its disk reads end when the test
-// says so.
+// The source of a resync alone. The test sets the peer's states, and completes the disk reads.
 #include "resync_source.h"
 
 #include "primary_parts.h"
@@ -26,7 +25,7 @@ struct ResyncSourceTest : testing::Test {
     offer();
     source.handle(peer(), SyncReady{peer().epoch, parts.volume.log.tail_mark(), true});
     ASSERT_TRUE(peer().is_streaming() && peer().resync());
-    peer().resync()->compare = false;  // not what is looked at here
+    peer().resync()->compare = false;  // not tested here
     pump();
   }
   void pump() {
@@ -123,7 +122,7 @@ TEST_F(ResyncSourceTest, WhatThePeerDeclinesIsSentAgainAfterAPause) {
 
 TEST_F(ResyncSourceTest, AnswersToNothingAreRefused) {
   begin();
-  ack(1);  // nothing has been sent: the reads have not ended
+  ack(1);  // no content was sent, because the reads have not ended
   EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
   EXPECT_TRUE(peer().resync()) << "until the connection is closed";
   end_reads();

@@ -54,9 +54,9 @@ TEST_F(ResyncTargetTest, ContentIsAcknowledgedOnceItIsHome) {
   EXPECT_TRUE(sent<SyncAck>().empty()) << "once";
 }
 
-// A later portion of the round under way has written it home, and the next round finds nothing to write.
+// A later portion of the same round wrote it home, so the next round has nothing to write.
 TEST_F(ResyncTargetTest, ContentThatComesBetweenTwoPortionsOfZerosIsAcknowledged) {
-  v.distrusts_disk = true;  // so that zeros are written where there are zeros
+  v.distrusts_disk = true;  // so that zeros are written even over zeros
   ASSERT_EQ(take({epoch(3), 1, {{Lba{0}, 512, ExtentKind::zeros}}, {}}), "");
   target.advance();
   checkpointer.advance();

@@ -25,7 +25,7 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   make_pair();
   disconnect(1, 2);
   lose_disk(2);
-  // Nothing of the resync reaches the disk there while the clients go on.
+  // The target's writes are held, while clients continue on the source.
   node(2).held = [](Disk kind) { return kind == Disk::home_write; };
   connect(1, 2);
   exchange();
@@ -46,8 +46,8 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   expect_equal();
 }
 
-// The set does not become smaller than min_in_sync. What is not yet committed is by then all the same, for
-// the resync waits for it.
+// The set never gets smaller than min_in_sync. Uncommitted records are committed by then, because the resync
+// waits for this.
 TEST_F(ResyncTest, AMemberThatCannotBeLeftOutIsFilledToo) {
   make(2, Arbiter::manual, OnPeerLoss::suspend, 2);
   connect_all();
@@ -87,8 +87,7 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   expect_equal();
 }
 
-// Its source is lost before the resync is finished. What has arrived is no history that anybody could want to
-// keep.
+// The source is lost before the resync ends. The incomplete content is not a history that must be kept.
 TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
   for (bool from_the_beginning : {false, true}) {
     if (from_the_beginning) {
@@ -120,8 +119,7 @@ TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
   }
 }
 
-// What is here is a part of a history only, and nothing that its primary could want to keep: but that is no
-// reason to end the process.
+// The target holds an incomplete history. This refusal must not end the process.
 TEST_F(ResyncTest, BeginBelowTheCommitPointOfAnUnfinishedResyncIsRefused) {
   make_pair();
   disconnect(1, 2);
@@ -146,8 +144,8 @@ TEST_F(ResyncTest, BeginBelowTheCommitPointOfAnUnfinishedResyncIsRefused) {
   EXPECT_FALSE(status(node(2)).peers[0].split_brain);
 }
 
-// It was complete up to where a resync of some blocks began, and nobody else is left who has that: a side
-// like any other.
+// The replica was complete up to the start of a partial resync. No other replica has that content, so it is a
+// side of the split brain.
 TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
   leave_behind(3, false, {2, 3});
   checkpoint(2), checkpoint(3);
@@ -167,7 +165,7 @@ TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
   exchange();
   EXPECT_TRUE(status(node(2)).peers[1].split_brain) << status(node(2)).peers[1].why;
   EXPECT_TRUE(status(node(2)).inconsistent);
-  // It can be given up.
+  // This side can be discarded.
   node(2).step(Discard{7, true});
   disconnect(2, 3);
   connect(2, 3);
@@ -180,7 +178,7 @@ TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
 }
 
 // An unfinished resync continues from another primary, promoted by force, and then from the first primary
-// again. The first primary knows nothing of what the other primary has written.
+// again. The first primary does not know what the other primary has written.
 TEST_F(BitmapTest, WhatAnotherHistoryHasLeftIsOverwritten) {
   for (bool restarted : {false, true}) {
     leave_behind(3);
@@ -212,7 +210,7 @@ TEST_F(BitmapTest, WhatAnotherHistoryHasLeftIsOverwritten) {
   }
 }
 
-// Also where nothing that is newly committed makes the checkpointer write the superblock first.
+// Also if no new commit makes the checkpointer write the superblock first.
 TEST_F(BitmapTest, WhoseContentItIsIsDurableBeforeItIsHome) {
   leave_behind(3);
   node(2).held = [](Disk kind) { return kind == Disk::home_write; };
@@ -295,8 +293,8 @@ TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
   expect_equal();
 }
 
-// The member was restarted and does not know which of its records are committed. Only replica 1 could tell,
-// and its disk is lost.
+// The member restarted, and does not know which of its records are committed. Only replica 1 knows, and its
+// disk is lost.
 TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
   make_promoted(1, 2);
   disconnect(1, 2);
@@ -310,8 +308,8 @@ TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
   EXPECT_TRUE(promote(2)->ok);
 }
 
-// The journal reaches back to the beginning, so a new disk is filled by records: until it has those that its
-// predecessor had acknowledged it is a prefix like any other to look at, and must not be promoted.
+// The journal reaches back to the beginning, so a new disk is filled by records. Until it has all records
+// that its predecessor acknowledged, it looks like any prefix, and must not be promoted.
 TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   make_promoted(1, 2);
   for (int i = 0; i < 6; ++i)
@@ -337,8 +335,8 @@ TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   ASSERT_TRUE(promote(2, true)->ok);
 }
 
-// The records that a recreated replica still lacks may never have been committed. A replica that was promoted
-// since had every committed record.
+// The records that a recreated replica lacks may never have been committed. A replica that was promoted since
+// had every committed record.
 TEST_F(ResyncTest, ALaterPromotionEndsWhatAReplicaThatWasMadeAnewLacked) {
   make(2);
   node(2).step(PeerUp{1});
@@ -458,7 +456,7 @@ TEST_F(BitmapTest, TheSourceChangesInTheMiddle) {
   expect_equal();
 }
 
-// The bitmap speaks of the replica that was there before, not of the new disk in its place.
+// The bitmap describes the previous replica, not the new disk.
 TEST_F(BitmapTest, AReplacedDiskGetsEverything) {
   leave_behind(2);
   lose_disk(2);
@@ -488,7 +486,7 @@ TEST_F(BitmapTest, InterruptedOnANewDiskItStillGetsEverything) {
   expect_equal();
 }
 
-// What was found equal may have been in the disk's cache only.
+// Equal content may be in the disk's cache only.
 TEST_F(BitmapTest, ConsistentComesAfterASync) {
   leave_behind(2);
   bool synced = false;
@@ -506,7 +504,8 @@ TEST_F(BitmapTest, ConsistentComesAfterASync) {
   EXPECT_FALSE(status(node(2)).inconsistent);
 }
 
-// What it acknowledges while it is filled are records, and says nothing of the blocks that are still missing.
+// During the resync, the target acknowledges records. This says nothing about the blocks that are still
+// missing.
 TEST_F(BitmapTest, AcksDuringAResyncThatIsCutOffProveNothing) {
   leave_behind(2);
   node(2).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::home_zero; };
@@ -523,7 +522,7 @@ TEST_F(BitmapTest, AcksDuringAResyncThatIsCutOffProveNothing) {
   expect_equal();
 }
 
-// The source is lost while what the resync gives up is archived, and the next primary needs no resync.
+// The source is lost while the target archives its records. The next primary needs no resync.
 TEST_F(BitmapTest, ANewPrimaryThatBeginsDuringTheArchiveIsFollowed) {
   make_promoted(1, 3);
   fill(1, 0, 5, 3);
@@ -552,8 +551,8 @@ TEST_F(BitmapTest, ANewPrimaryThatBeginsDuringTheArchiveIsFollowed) {
   EXPECT_EQ(status(node(2)).peers[1].connection, ConnectionState::Connected);
 }
 
-// Records that a restart finds uncommitted may have been committed, and be home in a cache that was never
-// synced.
+// Records that count as uncommitted after a restart may have been committed and written home, into a cache
+// that was never synced.
 TEST_F(BitmapTest, AfterARestartWithUncommittedRecordsEqualBlocksAreWrittenAgain) {
   leave_behind(2, true);
   node(2).restart();
@@ -582,7 +581,8 @@ TEST_F(BitmapTest, AfterARestartWithUncommittedRecordsEqualBlocksAreWrittenAgain
   expect_equal();
 }
 
-// One that is connected gets its records from the journal, member or not, until the ring is full.
+// A connected replica gets its records from the journal until the ring is full, whether it is a member or
+// not.
 TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
@@ -601,7 +601,7 @@ TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
   expect_equal();
 }
 
-// Bits are on the disk before the journal lets go of the records.
+// The marks are on the disk before the journal drops the records.
 TEST_F(BitmapTest, TheTailWaitsForTheMarks) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 10, 3);

@@ -1,4 +1,4 @@
-// Several cores, with the test as network, arbiter and administrator.
+// Several cores, with the test as network, arbiter and operator.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,13 +13,14 @@ struct RolesTest : testing::Test {
   std::vector<std::unique_ptr<Shell>> nodes;
   std::map<std::pair<ReplicaId, ReplicaId>, bool> up;
   std::vector<std::size_t> delivered;
-  std::function<bool(ReplicaId to, const PeerMessage&)> lost;  // on the way, while the link stays up
+  std::function<bool(ReplicaId to, const PeerMessage&)> lost;  // messages that are lost although the link
+                                                               // stays up
   std::vector<std::byte> in = filled(block_size, 1);
 
   Shell& node(ReplicaId id) { return *nodes[id - 1]; }
   static VolumeStatus status(Shell& s) { return s.core->status(); }
 
-  Duration ask_peers_for{0};  // every start is long ago, see start_test.cc
+  Duration ask_peers_for{0};  // 0, as if every start was long ago; see start_test.cc for others
   Duration ask_refused_for{0};
   Config config_of(ReplicaId id, std::size_t count) {
     Config c;
@@ -57,7 +58,8 @@ struct RolesTest : testing::Test {
     for (ReplicaId a = 1; a <= nodes.size(); ++a)
       for (ReplicaId b = a + 1; b <= nodes.size(); ++b) connect(a, b);
   }
-  // Delivers and settles until nothing moves, or until that. What was sent over a link that is down is lost.
+  // Delivers messages and settles until no progress is left, or until the condition is true. Messages on a
+  // link that is down are lost.
   void exchange(const std::function<bool()>& until = [] { return false; }) {
     for (bool moved = true; moved;) {
       moved = false;
@@ -77,7 +79,7 @@ struct RolesTest : testing::Test {
       }
     }
   }
-  // The answer to the command; nullopt while there is none.
+  // The answer to the command; nullopt: no answer yet.
   std::optional<CommandDone> promote(ReplicaId id, bool force = false) {
     std::size_t before = node(id).commands.size();
     node(id).step(Promote{77, force});
@@ -90,7 +92,7 @@ struct RolesTest : testing::Test {
     ASSERT_TRUE(refused && !refused->ok);
     EXPECT_NE(refused->text.find(why), std::string::npos) << refused->text;
   }
-  // All connected, and this one is primary.
+  // All replicas are connected, and this one is primary.
   void make_promoted(ReplicaId id, std::size_t count, OnPeerLoss loss = OnPeerLoss::suspend) {
     make(count, Arbiter::manual, loss);
     connect_all();
@@ -108,7 +110,7 @@ struct RolesTest : testing::Test {
     node(id).submit(ClientOp::flush);
     exchange();
   }
-  // What it has sent and nobody has got yet is lost.
+  // Undelivered messages of the replica are lost.
   void restart(ReplicaId id) {
     node(id).restart();
     delivered[id - 1] = node(id).sent.size();
@@ -119,8 +121,8 @@ struct RolesTest : testing::Test {
         .replica = id, .config = config_of(id, nodes.size()), .volume_blocks = blocks, .seed = 99});
     delivered[id - 1] = 0;
   }
-  // A record with this content rots in the journal of that replica, which starts again without it and what
-  // comes behind.
+  // Damages the record with this content in the replica's journal. The replica starts again without this
+  // record and the records after it.
   void rot(ReplicaId id, int content) {
     std::vector<std::byte> block = filled(block_size, content);
     auto found = std::search(node(id).journal.begin(), node(id).journal.end(), block.begin(), block.end());
@@ -129,24 +131,24 @@ struct RolesTest : testing::Test {
     restart(id);
     ASSERT_TRUE(status(node(id)).inconsistent);
   }
-  // Everything home, the tail moved: the journal reaches back to nothing.
+  // Writes everything home and moves the tail, so that the journal is empty.
   void checkpoint(ReplicaId id) {
     node(id).step(CheckpointNow{});
     exchange();
   }
-  // Replica 1 is primary, with something in its data area and nothing in its journal.
+  // Replica 1 is primary. It has content in its data area and an empty journal.
   void make_filled(std::size_t count) {
     make_promoted(1, count);
     fill(1, 0, 300, 3);
     checkpoint(1);
   }
-  // The same, everywhere.
+  // The same on all replicas.
   void make_and_settle(std::size_t count) {
     make_filled(count);
     for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
   }
-  // A resync into replica 2 begins, and all that it could bring is there: as if an earlier one had been
-  // almost finished.
+  // Starts a resync of replica 2, which already has all the content. This is the state shortly before the end
+  // of an earlier resync.
   void begin_needless_resync() {
     disconnect(1, 2);
     lose_disk(2);

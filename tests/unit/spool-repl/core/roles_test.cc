@@ -1,4 +1,4 @@
-// Promotion, demotion and membership: three cores, with the test as network, arbiter and administrator.
+// Promotion, demotion and membership: three cores, with the test as network, arbiter and operator.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -33,7 +33,7 @@ TEST_F(RolesTest, EveryRecordedMemberMustBeHere) {
   EXPECT_NE(beside->text.find("replica 1 is Primary"), std::string::npos);
 }
 
-// The administrator took a dead replica out of the configuration; the log still counts it.
+// The operator removed a failed replica from the configuration, but the log still counts it.
 TEST_F(RolesTest, AMemberThatIsNotConfiguredCanNotBeForgotten) {
   make_promoted(1, 2);
   write_flush(1, 0);
@@ -76,7 +76,7 @@ TEST_F(RolesTest, APromiseEndsWithTheLinkAndWithTheClaim) {
   connect_all();
   exchange();
   node(1).step(Promote{1, false});
-  // 2 hears the claim and grants it, then 1 is gone.
+  // Replica 2 grants the claim of replica 1, then replica 1 is lost.
   for (std::size_t i = delivered[0]; i < node(1).sent.size(); ++i)
     if (node(1).sent_to[i] == 2) node(2).input(1, node(1).sent[i]);
   delivered[0] = node(1).sent.size();
@@ -134,7 +134,7 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   node(1).held = nullptr;
   exchange();
   EXPECT_EQ(node(1).done.at(f), 0);
-  // It comes back, is counted in every acknowledgement, and then is a member again.
+  // The member comes back, is included in every acknowledgement, and then is a member again.
   node(2).held = nullptr;
   connect(1, 2);
   exchange();
@@ -142,9 +142,9 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
 }
 
-// Replica 3 catches up and has every record that it needs. Replica 2 is lost meanwhile. Suppose that replica
-// 3 counted before it knows of the epoch without replica 2. A promotion of replica 3 would then continue from
-// an epoch that counts replica 2 and not replica 3, and replica 2's tail would look like a split brain.
+// Replica 3 catches up and has every record that it needs. Replica 2 is lost meanwhile. Suppose replica 3
+// became a member before it has the epoch without replica 2. If promoted, it would continue from an epoch
+// with replica 2 and without itself. Replica 2's tail would then look like a split brain.
 TEST_F(RolesTest, WhoJoinsHasTheRecordOfTheEpochThatItJoins) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   disconnect(1, 3);
@@ -168,8 +168,8 @@ TEST_F(RolesTest, WhoJoinsHasTheRecordOfTheEpochThatItJoins) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(3));
 }
 
-// Should the record rot, the superblock knows the epoch: on the primary before anything is acknowledged in
-// it, on the others before they say that they have it.
+// If the record rots, the superblock still has the epoch. The primary stores it there before the first
+// acknowledgement in the epoch, the other replicas before they acknowledge the record.
 TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
   for (ReplicaId slow : {1, 2}) {
     make(2);
@@ -192,8 +192,8 @@ TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
   }
 }
 
-// Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again.
-// Replica 2, its successor, does not continue without replica 1 before replica 1 knows better.
+// Replica 1 continued alone once. It has lost the later record that counts replica 2, so it would be promoted
+// alone again. Replica 2 must not continue without replica 1 before replica 1 knows better.
 TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
@@ -236,7 +236,7 @@ TEST_F(RolesTest, SuspendMeansSuspend) {
   EXPECT_FALSE(node(1).is_done(w));
   EXPECT_TRUE(status(node(1)).suspended);
   EXPECT_EQ(status(node(1)).waits_for, "replica 2");
-  node(1).step(Promote{3, true});  // the administrator knows that it is down
+  node(1).step(Promote{3, true});  // the operator knows that the replica is down
   exchange();
   EXPECT_EQ(node(1).done.at(w), 0);
   EXPECT_EQ(status(node(1)).in_sync, set_of(1));
@@ -265,7 +265,7 @@ TEST_F(RolesTest, ASuspensionEndsInErrorsWhereThatIsWanted) {
   EXPECT_TRUE(status(node(1)).failed);
 }
 
-// An administrator's word is for the loss that they see, and not for the next one; and it is in the log.
+// The operator's force covers the present loss only, not the next one. It is stored in the log.
 TEST_F(RolesTest, ForceOnAPrimaryIsForThisSuspensionOnly) {
   make_promoted(1, 2);
   node(1).step(Promote{5, true});
@@ -286,7 +286,7 @@ TEST_F(RolesTest, ForceOnAPrimaryIsForThisSuspensionOnly) {
 }
 
 struct FirstPromotionTest : RolesTest {
-  // Replica 2 of a new volume; to replica 1 its link makes nobody a member.
+  // Replica 2 of a new volume. In replica 1's configuration, the link to 2 makes 2 no member.
   void make_follower(std::size_t count, Arbiter arbiter, Protocol protocol) {
     make(count, arbiter);
     Config c = config_of(2, count);
@@ -297,7 +297,7 @@ struct FirstPromotionTest : RolesTest {
   void expect_refused(Arbiter arbiter) {
     node(2).step(Promote{5, false});
     exchange();
-    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
+    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // the arbiter has no value yet
     ASSERT_FALSE(node(2).commands.empty());
     EXPECT_FALSE(node(2).commands.back().ok);
     EXPECT_NE(node(2).commands.back().text.find(arbiter == Arbiter::external ? "not reachable: replica 1"
@@ -308,7 +308,7 @@ struct FirstPromotionTest : RolesTest {
   }
 };
 
-// Its configuration alone makes it no member of anything: the replicas that it follows may hold the volume.
+// Its own configuration does not make it a member. The replicas that it follows may hold the volume.
 TEST_F(FirstPromotionTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
   for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
     make_follower(2, arbiter, Protocol::A);
@@ -320,7 +320,7 @@ TEST_F(FirstPromotionTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
   }
 }
 
-// Its members are there, and empty as it is. The one that it only follows has adopted a volume.
+// Its members are connected and empty. The replica that it only follows has adopted a volume.
 TEST_F(FirstPromotionTest, NeedsThoseToWhomTheLinkIsNoMembersToo) {
   for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
     make_follower(3, arbiter, Protocol::B);
@@ -330,7 +330,7 @@ TEST_F(FirstPromotionTest, NeedsThoseToWhomTheLinkIsNoMembersToo) {
   }
 }
 
-// What it has is a prefix of what was acknowledged, and nobody knows how long that is.
+// It has a prefix of the acknowledged writes, of unknown length.
 TEST_F(RolesTest, AFollowerIsPromotedByForceOnlyAndSaysWhatMayBeMissing) {
   for (Protocol protocol : {Protocol::A, Protocol::B}) {
     make(2);
@@ -415,7 +415,7 @@ TEST_F(RolesTest, TheArbiterIsReadAndSwapped) {
   node(1).pass_time(std::chrono::seconds(2));
   ASSERT_EQ(node(1).arbiter_requests.size(), 3u);
   EXPECT_EQ(node(1).arbiter_requests[2].desired, desired) << "the very same attempt";
-  answer(1, Outcome::refused, desired);  // it had been applied the first time
+  answer(1, Outcome::refused, desired);  // it had been applied at the first attempt
   EXPECT_EQ(status(node(1)).role, Role::primary);
   EXPECT_EQ(status(node(1)).epoch, desired.epoch);
 }
@@ -473,7 +473,7 @@ TEST_F(RolesTest, NoticesSayWhatHappened) {
   EXPECT_EQ(node(1).notice_kinds, (std::vector{K::role, K::connected}));
   EXPECT_EQ(node(2).notice_kinds, (std::vector{K::connected}));
 
-  // A connection that is back at once suspends nobody long enough to be news.
+  // A connection that comes back at once does not suspend requests long enough to be reported.
   disconnect(1, 2);
   node(1).pass_time(std::chrono::milliseconds(100));
   connect(1, 2);

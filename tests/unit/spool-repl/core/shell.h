@@ -1,5 +1,5 @@
-// A shell in memory around one Core: disks are byte arrays, and each disk operation ends when the test says
-// so, in an order drawn from a seed, well or with an error.
+// A shell in memory around one Core. Disks are byte arrays. Each disk operation ends when the test says so,
+// in an order drawn from a seed, with success or an error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,14 +33,14 @@ enum class Disk {
 
 struct ShellOptions {
   ReplicaId replica = 1;
-  Role role = Role::secondary;  // primary: promoted at each start, while its peers are here, have nothing,
-                                // and agree
+  // primary: promoted at each start, as with empty peers that grant it
+  Role role = Role::secondary;
   Config config;
   std::uint64_t volume_blocks = 1024;
   std::uint64_t ring_bytes = journal_ring_bytes_min;
   std::uint64_t seed = 1;
   std::size_t arena_extra_blocks = 64;
-  HomeMap home_map = {};  // instead of the volume's own; not for a test that restarts
+  HomeMap home_map = {};  // replaces the volume's own map; not for a test that restarts
 };
 
 inline Config alone() {
@@ -58,7 +58,7 @@ inline Uuid volume_of_tests() {
   return Uuid::parse("5c1a0e7e-0000-4000-8000-00000000c0de").value();
 }
 
-// What recovery finds on a replica that has just been created.
+// The result of recovery on a replica that was just created.
 inline RecoveredLog new_log(ReplicaId replica, std::uint64_t volume_blocks,
                             std::uint64_t ring_bytes = journal_ring_bytes_min) {
   RecoveredLog log;
@@ -138,7 +138,7 @@ class Shell {
     for (const Op& op : ops_) n += op.kind == kind;
     return n;
   }
-  // Ends one operation that is not held back. False: there is none.
+  // Completes one operation that is not held back. False: there is none.
   bool complete_one() {
     std::vector<std::size_t> ready;
     for (std::size_t i = 0; i < ops_.size(); ++i)
@@ -153,7 +153,7 @@ class Shell {
     drain();
     return true;
   }
-  // Ends operations, and lets time pass where nothing else can happen. Stops when nothing is due within 10 s,
+  // Completes operations, and lets time pass while no operation is left. Stops if nothing is due within 10 s,
   // so that no peer counts as slow.
   void settle() {
     for (;;) {
@@ -166,8 +166,8 @@ class Shell {
       drain();
     }
   }
-  Config& config() { return options_.config; }  // from the next start on
-  // Power goes and comes back: operations under way are lost, and the core starts from what recovery finds.
+  Config& config() { return options_.config; }  // takes effect at the next start
+  // A power cut: operations in flight are lost, and the core starts from the result of recovery.
   void restart() {
     core.reset();
     ops_.clear();
@@ -192,11 +192,11 @@ class Shell {
   }
 
   SeededRandom random;
-  std::function<bool(Disk)> held;  // true: operations of this kind wait
-  std::function<int(Disk)> fault;  // errno of the operation that ends now
-  bool reads_at_once = false;  // reads of the data area see what is there when they begin, however late they
-                               // end
-  std::set<std::uint64_t> unreadable;  // blocks of the data area, until they are written
+  std::function<bool(Disk)> held;  // true: operations of this kind are held back
+  std::function<int(Disk)> fault;  // the errno of the operation that is completed now
+  // Reads of the data area return the content at their start, whenever they are completed.
+  bool reads_at_once = false;
+  std::set<std::uint64_t> unreadable;  // blocks of the data area, unreadable until they are written
 
  private:
   ShellOptions options_;
@@ -207,11 +207,11 @@ class Shell {
   std::vector<std::byte> data, journal;
   std::unique_ptr<Core> core;
   std::map<std::uint64_t, int> done;  // request -> errno
-  std::vector<PeerMessage> sent;      // in order, to all peers together
-  std::vector<ReplicaId> sent_to;     // of each
+  std::vector<PeerMessage> sent;      // to all peers, in order
+  std::vector<ReplicaId> sent_to;     // the receiver of each
   std::vector<ClosePeer> closed;
   std::vector<std::string> notices;
-  std::vector<NoticeKind> notice_kinds;  // of each
+  std::vector<NoticeKind> notice_kinds;  // the kind of each
   std::vector<std::byte> archived;
   std::vector<ArbiterRequest> arbiter_requests;
   std::vector<RoleChange> role_changes;
@@ -219,7 +219,7 @@ class Shell {
   std::function<void(std::uint64_t id, int error)> on_done;
 
  private:
-  // By the same door as any other; nothing is left of it but the role.
+  // Uses the same promotion as an operator. Its traces are removed, except for the role.
   void become_primary() {
     for (const PeerConfig& p : options_.config.peers) step(PeerUp{p.id}), input(p.id, NodeState{});
     sent.clear(), sent_to.clear();
@@ -269,7 +269,7 @@ class Shell {
     }
     return 0;
   }
-  // The operation that was added last, once it ends well.
+  // Makes the blocks readable once the operation that was added last succeeds.
   void makes_readable(HomeOffset at, std::uint64_t blocks) {
     ops_.back().end = [this, first = at.bytes() / block_size, blocks,
                        end = std::move(ops_.back().end)](int error) {
@@ -277,7 +277,7 @@ class Shell {
       return end(error);
     };
   }
-  // What is being written must not change until the write has ended.
+  // Checks that the memory does not change before the write has ended.
   void add_write(Disk kind, Token token, std::vector<std::byte>& disk, std::uint64_t at,
                  const std::vector<IoPiece>& pieces) {
     add(kind, token, [&disk, at, pieces, then = copy_of(pieces)] {

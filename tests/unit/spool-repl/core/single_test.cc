@@ -1,4 +1,4 @@
-// The core as a primary without peers: what a client sees, and what its disks hold.
+// The core as a primary without peers: the answers to clients, and the content of the disks.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -13,7 +13,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 constexpr std::uint32_t mib = 1u << 20;
 
-// The volume's content after recovery from the disks as they are now.
+// The volume's content after recovery from the present disks.
 Bytes image_after_recovery(const Shell& shell) {
   MemoryFile journal(shell.journal), data(shell.data);
   auto recovered = journal::recover(journal, data);
@@ -50,8 +50,8 @@ TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
   EXPECT_EQ(image_after_recovery(shell)[4096], std::byte{0x11});
 }
 
-// A start that did not know that the record is committed could have it cut off, and what was written home of
-// it would stay.
+// A start that does not know of the commit could cut the record off, but its blocks would stay in the data
+// area.
 TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {
   Shell shell({.role = Role::primary, .config = alone()});
   Bytes in = filled(block_size, 0x11);
@@ -213,10 +213,10 @@ TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
   for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
 }
 
-// Who has once waited for room does not make every later round a hurried one.
+// One wait for room must not make all later rounds hurried.
 TEST(Single, AStalledWriterHurriesOneRound) {
   Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
-  int syncs = 0;  // that may end
+  int syncs = 0;  // number of syncs that may end
   shell.held = [&](Disk kind) { return kind == Disk::home_sync && syncs == 0; };
   shell.fault = [&](Disk kind) { return syncs -= kind == Disk::home_sync, 0; };
   Bytes in = filled(mib, 3);
@@ -228,8 +228,8 @@ TEST(Single, AStalledWriterHurriesOneRound) {
   }
   ASSERT_FALSE(shell.is_done(last));
   auto rounds = [&] { return shell.core->status().checkpoints; };
-  for (int i = 0; i < 20; ++i) {  // something is committed in each round: there is always something left to
-                                  // do
+  // Each round commits a record, so that there is always something left to write home.
+  for (int i = 0; i < 20; ++i) {
     shell.submit(ClientOp::write, 0, block_size, in.data());
     shell.submit(ClientOp::flush);
     syncs = 1;
@@ -249,7 +249,7 @@ TEST(Single, AStalledWriterHurriesOneRound) {
   EXPECT_GT(shell.core->status().dirty_blocks, 0u);
 }
 
-// Not for a sixteenth of the arena to be home.
+// The writer must not wait until a sixteenth of the arena is home.
 TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
   Shell shell({.role = Role::primary,
                .config = alone(),
@@ -263,8 +263,8 @@ TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
   shell.fault = [&](Disk kind) { return written += kind == Disk::home_write, 0; };
   Bytes in = filled(block_size, 3);
   std::uint64_t last = 0;
-  for (std::uint64_t i = 0; i < 2 * shell.arena.size(); ++i) {  // no two side by side: each is a write of its
-                                                                // own
+  // No two blocks are adjacent, so that each needs its own write.
+  for (std::uint64_t i = 0; i < 2 * shell.arena.size(); ++i) {
     last = shell.submit(ClientOp::write, 2 * i * block_size, block_size, in.data());
     while (shell.complete_one()) {
     }
@@ -278,8 +278,8 @@ TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
   EXPECT_LE(written, 512u) << "as many as are under way, and a bit";
 }
 
-// Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there,
-// and the journal has it still.
+// Writers need not wait for the sync or the superblock. Reads use the data area from then on, and the journal
+// still has the content.
 TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   ShellOptions options;
   options.role = Role::primary;
@@ -305,8 +305,8 @@ TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   EXPECT_EQ(s.core->status().tail, Lsn{0}) << "the records stay until it is synced";
 }
 
-// They take no slot of the arena; without a bound a client could have as many of them as the journal has room
-// for.
+// Zero extents use no slot of the arena. Without a limit, a client could have as many as fit into the
+// journal.
 TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   ShellOptions options;
   options.role = Role::primary;
@@ -317,7 +317,7 @@ TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   s.held = [](Disk kind) { return kind == Disk::home_zero; };
   std::vector<std::uint64_t> ids;
   for (std::uint64_t i = 0; i < s.arena.size() + 100; ++i) {
-    ids.push_back(s.submit(ClientOp::trim, 2 * i * block_size, block_size));  // no two of them side by side
+    ids.push_back(s.submit(ClientOp::trim, 2 * i * block_size, block_size));  // no two blocks are adjacent
     while (s.complete_one()) {
     }
   }
@@ -329,7 +329,7 @@ TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   for (std::uint64_t id : ids) EXPECT_TRUE(s.is_done(id));
 }
 
-// mkfs trims all of a new volume; where the device takes zeros as writes only that is a write of all of it.
+// mkfs trims a whole new volume. If the device has no zero operation, this would write the whole volume.
 TEST(Single, WhatIsKnownToBeZerosIsNotWrittenAgain) {
   Shell s({.role = Role::primary, .config = alone(), .volume_blocks = 16384});
   std::uint64_t zeroed = 0;
@@ -352,7 +352,7 @@ TEST(Single, WhatIsKnownToBeZerosIsNotWrittenAgain) {
   EXPECT_EQ(s.data, Bytes(s.data.size()));
 }
 
-// A start does not know what an earlier process had written home of what its digests call zeros.
+// After a start, blocks with the digest of zeros may have other content that an earlier process wrote home.
 TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
   Shell s({.role = Role::primary, .config = alone(), .volume_blocks = 16384});
   Bytes in = filled(4 * mib, 7);
@@ -372,7 +372,7 @@ TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
   EXPECT_EQ(s.data, Bytes(s.data.size())) << "what was trimmed is in the data area still";
 }
 
-// The tail moves on between the portions, and a round is over with the last one.
+// The tail also moves between the portions. The round ends with the last portion.
 TEST(Single, ManyZerosGoHomeInPortions) {
   Config config = alone();
   config.zero_blocks_a_round = 1024;
@@ -466,8 +466,8 @@ class RandomClient {
     std::uint64_t offset;
     std::uint32_t length;
     Bytes data;
-    Bytes expected;       // of a read
-    std::uint64_t clock;  // when it was submitted
+    Bytes expected;       // for a read: the content that it must return
+    std::uint64_t clock;  // the time of its submission
   };
 
   Config config() {
@@ -501,7 +501,7 @@ class RandomClient {
       o.length = static_cast<std::uint32_t>(
           1 + random_.below(std::min<std::uint64_t>(most[random_.below(4)], model_.size())));
       o.offset = random_.below(model_.size() - o.length + 1);
-      if (random_.below(3) == 0) {  // aligned, as file systems do
+      if (random_.below(3) == 0) {  // aligned, as file systems write
         o.offset = o.offset / block_size * block_size;
         o.length = (o.length + block_size - 1) / block_size * block_size;
         if (o.offset + o.length > model_.size()) return;
@@ -512,14 +512,14 @@ class RandomClient {
     if (o.op == ClientOp::write) random_.fill(o.data);
     auto from = model_.begin() + static_cast<std::ptrdiff_t>(o.offset);
     if (o.op == ClientOp::read) o.expected.assign(from, from + o.length);
-    // Nothing else touches this range until it is answered, so the model may have its outcome at once. Until
-    // then its bytes carry the mark that no flush promises anything about them.
+    // No other request in flight overlaps this range, so the model changes at once. Until the answer, a mark
+    // shows that no flush covers these bytes.
     if (o.op == ClientOp::write) std::copy(o.data.begin(), o.data.end(), from);
     if (o.op == ClientOp::trim || o.op == ClientOp::write_zeroes)
       std::fill(from, from + o.length, std::byte{0});
     if (o.op != ClientOp::read)
       std::fill_n(stamp_.begin() + static_cast<std::ptrdiff_t>(o.offset), o.length, UINT64_MAX);
-    // As the shell numbers them: a request may be answered before submit() returns.
+    // The same numbers as the shell's: a request may be answered before submit() returns.
     auto [it, fresh] = open_.emplace(next_id_++, std::move(o));
     Open& r = it->second;
     auto id = shell_.submit(r.op, r.offset, r.length, r.data.data(), r.fua);
@@ -543,7 +543,7 @@ class RandomClient {
     }
   }
 
-  // What was answered before the flush was asked for is found by a recovery from the disks as they are now.
+  // Recovery from the present disks must find every write that was answered before the flush was submitted.
   void check_durable(std::uint64_t before, const Open* fua) {
     Bytes image = image_after_recovery(shell_);
     ASSERT_EQ(image.size(), model_.size());
@@ -561,7 +561,7 @@ class RandomClient {
   SeededRandom random_;
   Shell shell_;
   Bytes model_;
-  std::vector<std::uint64_t> stamp_;  // for each byte: when its last write was answered
+  std::vector<std::uint64_t> stamp_;  // for each byte: the time at which its last write was answered
   std::map<std::uint64_t, Open> open_;
   std::uint64_t next_id_ = 1, clock_ = 0;
   int checked_ = 0;

@@ -1,4 +1,4 @@
-// Peers that are connected and too slow: every wait for them has an end, and they do not fill the journal.
+// Connected peers that are too slow: every wait for a peer is limited, and a peer does not fill the journal.
 #include "roles.h"
 
 namespace twinloft::repl::core {
@@ -6,7 +6,7 @@ namespace twinloft::repl::core {
 using std::chrono::seconds;
 
 struct SlowPeerTest : RolesTest {
-  // Replica 1 is primary; over the link to replica 2 this protocol.
+  // Replica 1 is primary. The link to replica 2 has this protocol.
   void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20),
                  unsigned min_in_sync = 1, std::uint64_t volume_blocks = 1024) {
     nodes.clear();
@@ -17,7 +17,7 @@ struct SlowPeerTest : RolesTest {
       c.slow_peer = slow_peer;
       c.min_in_sync = min_in_sync;
       c.send_window_bytes = 1u << 20;
-      c.sync_window_bytes = 64u << 20;  // more than fits the arena
+      c.sync_window_bytes = 64u << 20;  // more than the arena holds
       nodes.push_back(std::make_unique<Shell>(
           ShellOptions{.replica = id, .config = c, .volume_blocks = volume_blocks, .seed = id}));
     }
@@ -29,7 +29,7 @@ struct SlowPeerTest : RolesTest {
   void hold_journal(ReplicaId id) {
     node(id).held = [](Disk kind) { return kind == Disk::journal_write; };
   }
-  // So many of its journal writes end, and no more.
+  // Lets that many journal writes of the replica end, and no more.
   void let_through(ReplicaId id, int writes) {
     node(id).held = [&writes](Disk kind) { return kind == Disk::journal_write && writes-- <= 0; };
     exchange();
@@ -56,7 +56,7 @@ TEST_F(SlowPeerTest, AMemberThatTakesNothingIsClosed) {
   EXPECT_EQ(node(1).done.at(f), 0);
 }
 
-// One record every five seconds is progress, and what is behind it waits longer and longer.
+// One record every five seconds is progress, but the later records wait longer and longer.
 TEST_F(SlowPeerTest, AMemberThatCreepsIsClosed) {
   make_pair(Protocol::C);
   hold_journal(2);
@@ -72,7 +72,7 @@ TEST_F(SlowPeerTest, AMemberThatCreepsIsClosed) {
   EXPECT_EQ(node(1).closed.size(), 1u);
 }
 
-// It has always something under way, and all of it is durable in time.
+// It always has records in flight, and each becomes durable in time.
 TEST_F(SlowPeerTest, AMemberThatKeepsUpWithABacklogIsNotClosed) {
   make_pair(Protocol::C);
   hold_journal(2);
@@ -87,7 +87,7 @@ TEST_F(SlowPeerTest, AMemberThatKeepsUpWithABacklogIsNotClosed) {
   EXPECT_TRUE(node(1).closed.empty());
 }
 
-// Where the loss of a member suspends, closing it would help nobody.
+// If the loss of a member suspends writes, closing its connection would not help.
 TEST_F(SlowPeerTest, AMemberThatMayNotBeLeftOutIsWaitedFor) {
   make_pair(Protocol::C, OnPeerLoss::suspend);
   hold_journal(2);
@@ -99,7 +99,7 @@ TEST_F(SlowPeerTest, AMemberThatMayNotBeLeftOutIsWaitedFor) {
   EXPECT_TRUE(!next || *next > node(1).now()) << "nothing to be done, again and again";
 }
 
-// Nor where fewer would be left than are wanted.
+// Nor if fewer than min_in_sync members would be left.
 TEST_F(SlowPeerTest, NorOneWithoutWhomTooFewAreLeft) {
   make_pair(Protocol::C, OnPeerLoss::go_on, seconds(20), 2);
   hold_journal(2);
@@ -109,12 +109,11 @@ TEST_F(SlowPeerTest, NorOneWithoutWhomTooFewAreLeft) {
   EXPECT_TRUE(node(1).closed.empty());
 }
 
-// The primary does not know yet what the follower has durably. Such a follower does not count as behind.
+// The primary does not know yet which records the follower has. This does not count as being behind.
 TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
   make_pair(Protocol::B, OnPeerLoss::suspend, std::chrono::hours(1));
-  node(1).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::bitmap; };  // so the
-                                                                                              // journal is
-                                                                                              // not emptied
+  // So that the journal is not emptied.
+  node(1).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::bitmap; };
   for (int round = 0; round < 4; ++round) fill(1, 0, 300, 10 + round);
   ASSERT_GT(status(node(1)).journal_used, status(node(1)).journal_size / 2);
   restart(1);
@@ -126,7 +125,7 @@ TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
   EXPECT_TRUE(node(1).closed.empty()) << node(1).closed.front().reason;
 }
 
-// A resync target may be slow, but not without progress: it holds the journal.
+// A resync target may be slow, but it must make progress, because it holds back the journal.
 TEST_F(SlowPeerTest, ATargetThatStandsStillIsClosed) {
   make_pair(Protocol::C, OnPeerLoss::go_on);
   fill(1, 0, 300, 3);
@@ -146,16 +145,16 @@ TEST_F(SlowPeerTest, ATargetThatStandsStillIsClosed) {
   EXPECT_EQ(node(1).closed.size(), 1u);
 }
 
-// One round of its checkpoint may take longer than anything else is waited for: it is no standstill as long
-// as its disk ends writes.
+// One round of its checkpoint may take longer than any other limit. The target counts as working as long as
+// its disk completes writes.
 TEST_F(SlowPeerTest, ATargetWhoseDiskIsSlowIsFilled) {
   make_pair(Protocol::C, OnPeerLoss::go_on);
-  for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);  // each is written home by itself
+  for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);  // each is written home in its own write
   checkpoint(1);
   disconnect(1, 2);
   exchange();
   lose_disk(2);
-  int writes = 0;  // that may end
+  int writes = 0;  // number of writes that may end
   node(2).held = [&writes](Disk kind) { return kind == Disk::home_write && writes-- <= 0; };
   connect(1, 2);
   exchange();
@@ -174,7 +173,7 @@ TEST_F(SlowPeerTest, ATargetWhoseDiskIsSlowIsFilled) {
   EXPECT_EQ(node(1).data, node(2).data);
 }
 
-// The end of a write is reported in time, also where nothing else happens then.
+// The target reports a completed write in time, even if nothing else happens.
 TEST_F(SlowPeerTest, ThatATargetsDiskGoesOnIsToldByItself) {
   make_pair(Protocol::C, OnPeerLoss::go_on);
   for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);
@@ -189,7 +188,7 @@ TEST_F(SlowPeerTest, ThatATargetsDiskGoesOnIsToldByItself) {
   std::size_t before = node(2).sent.size();
   node(2).pass_time(seconds(1));
   writes = 1;
-  exchange();  // it ends sooner than there is something to be told again
+  exchange();  // the write ends before the next report is due
   std::size_t told = 0;
   while (auto next = node(2).core->next_tick()) {
     if (*next - node(2).now() > seconds(10)) break;
@@ -200,7 +199,7 @@ TEST_F(SlowPeerTest, ThatATargetsDiskGoesOnIsToldByItself) {
   EXPECT_GE(told, 1u);
 }
 
-// That it has no room for what it is sent is no progress either.
+// Declining records for lack of room is no progress either.
 TEST_F(SlowPeerTest, ATargetThatDeclinesForEverIsClosed) {
   make_pair(Protocol::C, OnPeerLoss::go_on, seconds(20), 1, 8192);
   for (std::uint64_t at = 0; at < 8000; at += 400) fill(1, at, at + 400, 3), checkpoint(1);
@@ -238,8 +237,7 @@ TEST_F(SlowPeerTest, AFollowerThatTakesNothingIsClosed) {
   }
 }
 
-// Half of the journal is kept for one that is behind, whether it is connected or not; the bitmap tells it the
-// rest.
+// Half of the journal is kept for a replica that is behind, connected or not. The bitmap has the rest.
 TEST_F(SlowPeerTest, AFollowerDoesNotFillTheJournal) {
   for (Protocol protocol : {Protocol::A, Protocol::B}) {
     make_pair(protocol, OnPeerLoss::suspend, std::chrono::hours(1));
@@ -260,8 +258,8 @@ TEST_F(SlowPeerTest, AFollowerDoesNotFillTheJournal) {
   }
 }
 
-// The wall that a member may be is shown: to writers, and to flushes where the same blocks are written again
-// and again.
+// status names the member that blocks writers. It also names the member that blocks flushes, if the same
+// blocks are written repeatedly.
 TEST_F(SlowPeerTest, StatusTellsWhomWritersWaitFor) {
   for (std::uint64_t blocks : {1000, 300}) {
     make_pair(Protocol::C, OnPeerLoss::suspend);

@@ -1,12 +1,11 @@
-// A split brain is a state of both sides, on their disks, until one history is given up or found in the
-// other.
+// A split brain is stored on both sides. It ends when one history is discarded, or found in the other.
 #include "roles.h"
 
 namespace twinloft::repl::core {
 namespace {
 
 struct SplitBrainTest : RolesTest {
-  // Both went on alone, and have met as primaries.
+  // Both continued alone, and have met as primaries.
   void part_and_meet() {
     make_promoted(1, 2);
     write_flush(1, 1);
@@ -23,7 +22,8 @@ struct SplitBrainTest : RolesTest {
     meet();
     ASSERT_TRUE(split(1) && split(2));
   }
-  // Replica 1 went on alone, then replica 2 with replica 3 behind it: 1 and 3 meet as secondaries.
+  // Replica 1 continued alone, then replica 2 with replica 3 as its secondary. Replicas 1 and 3 meet as
+  // secondaries.
   void part_from_two() {
     make_promoted(1, 3);
     write_flush(1, 1);
@@ -33,7 +33,7 @@ struct SplitBrainTest : RolesTest {
     connect(1, 3);
     exchange();
   }
-  // One after the other, both by force: they were never primary at once.
+  // One after the other, both by force. They were never primary at the same time.
   void go_on_in_turn() {
     node(1).step(Promote{3, true});
     write_flush(1, 2);
@@ -57,13 +57,13 @@ struct SplitBrainTest : RolesTest {
     if (up[{1, 2}]) disconnect(1, 2);
     exchange();
   }
-  // The way out that a refused promotion names.
+  // The way out that the text of a refused promotion names.
   void resolve(ReplicaId winner, ReplicaId loser) {
     ASSERT_TRUE(promote(winner, true)->ok);
     exchange();
     node(loser).commands.clear();
     node(loser).step(Discard{5});
-    // Two that were not matched yet find what both have over the first connection.
+    // Two replicas that were not matched yet need a first connection to find the common part.
     for (int turn = 0; turn < 2 && node(loser).commands.empty(); ++turn) end_connection(), meet();
     ASSERT_FALSE(node(loser).commands.empty());
     EXPECT_TRUE(node(loser).commands.back().ok) << node(loser).commands.back().text;
@@ -87,7 +87,7 @@ TEST_F(SplitBrainTest, ItStaysWhenBothAreDemoted) {
   resolve(2, 1);
 }
 
-// Nothing but their epochs tells.
+// Only their epochs show it.
 TEST_F(SplitBrainTest, TwoSecondariesThatWentOnWithoutEachOtherShowIt) {
   make_promoted(1, 2);
   write_flush(1, 1);
@@ -105,15 +105,15 @@ TEST_F(SplitBrainTest, TwoSecondariesThatWentOnWithoutEachOtherShowIt) {
   resolve(2, 1);
 }
 
-// Replica 3 has followed replica 2: that it has parted from replica 1 is shown before anybody is promoted.
+// Replica 3 has followed replica 2. Its split from replica 1 is shown before any promotion.
 TEST_F(SplitBrainTest, WhoFollowsOneSideShowsItBesideTheOther) {
   part_from_two();
   EXPECT_TRUE(status(node(3)).peers[0].split_brain);
   EXPECT_TRUE(status(node(1)).peers[1].split_brain);
 }
 
-// Replica 3, which followed that side, is away when replica 1 gives up its own: no split brain is left that
-// could be shown.
+// Replica 3 followed that side, and is away when replica 1 discards its own side. After that, no split brain
+// is left to show.
 TEST_F(SplitBrainTest, WhoGivesUpItsHistoryHasPartedFromNobodyAnyMore) {
   part_from_two();
   disconnect(1, 3), disconnect(2, 3);
@@ -145,7 +145,7 @@ TEST_F(SplitBrainTest, WhoWasOnlyLeftOutShowsNone) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
 }
 
-// The primary is there, and its link is refused: a promotion waits for its next connection, and asks.
+// The primary is reachable, but its link is refused. A promotion waits for the next connection, and asks it.
 TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
   ask_refused_for = Config().ask_refused_for;
   part_and_meet();
@@ -161,7 +161,7 @@ TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
   ASSERT_EQ(node(2).commands.size(), 1u);
   EXPECT_EQ(node(2).commands[0].text, "replica 1 is Primary: demote it first");
   end_connection();
-  // It does not come again: by then it may be off.
+  // The primary does not connect again, so it may be off by then.
   node(2).commands.clear();
   EXPECT_FALSE(promote(2, true));
   auto next = node(2).core->next_tick();
@@ -177,7 +177,7 @@ TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
   EXPECT_FALSE(status(node(2)).peers[0].known);
 }
 
-// A connection that was lost is another thing: nobody waits for what may never come.
+// A lost connection is different: it may never come back, so the promotion does not wait.
 TEST_F(SplitBrainTest, ForceDoesNotWaitForWhoWasLost) {
   ask_refused_for = Config().ask_refused_for;
   make_promoted(1, 2);
@@ -200,7 +200,7 @@ TEST_F(SplitBrainTest, WhoIsRefusedShowsTheEpochThatIsHere) {
   EXPECT_EQ(status(node(1)).epoch, own);
 }
 
-// Each has begun more epochs since than its table holds: what both have is not known any more.
+// Each side has begun more epochs since than its table holds. The common part is no longer known.
 TEST_F(SplitBrainTest, AfterLongChainsNoRecordIsNamed) {
   part_and_meet();
   end_connection();
@@ -244,8 +244,8 @@ TEST_F(SplitBrainTest, ItOutlivesARestart) {
   EXPECT_FALSE(split(1) || split(2));
 }
 
-// What the two have in common is looked at when one of them is primary: before that nothing is given up, and
-// the command waits.
+// The common part is determined once one of the two is primary. Until then nothing is discarded, and the
+// command waits.
 TEST_F(SplitBrainTest, NothingIsGivenUpBeforeTheWinnerWasSeen) {
   part_and_meet();
   end_connection();
@@ -283,7 +283,7 @@ TEST_F(SplitBrainTest, WhoHasNothingInCommonIsNotGivenUpForWithoutForce) {
   EXPECT_TRUE(split(1));
 }
 
-// The arbiter has said whose history counts, and keeps counting that replica.
+// The arbiter has decided whose history counts, and still counts that replica.
 TEST_F(SplitBrainTest, WithAnArbiterItsValueDecides) {
   part_and_meet();
   Superblock sb = decode_superblock({node(1).journal.data(), block_size}).value();
@@ -301,7 +301,7 @@ TEST_F(SplitBrainTest, WithAnArbiterItsValueDecides) {
   EXPECT_EQ(status(node(1)).role, Role::primary);
 }
 
-// The side that does not count may be the longer one.
+// The side that does not count may have the longer history.
 TEST_F(SplitBrainTest, WithAnArbiterALongerHistoryThatDoesNotCountIsNotInTheWay) {
   part_and_meet();
   for (int i = 0; i < 5; ++i) write_flush(2, 9), exchange();
@@ -323,7 +323,7 @@ TEST_F(SplitBrainTest, WithAnArbiterALongerHistoryThatDoesNotCountIsNotInTheWay)
   EXPECT_EQ(status(node(1)).role, Role::primary) << status(node(1)).waits_for;
 }
 
-// It is of a time before: what has been acknowledged without it since, it does not know.
+// The value is older than the log, so it does not include later acknowledged writes.
 TEST_F(SplitBrainTest, AnArbitersValueThatIsOlderThanTheLogSpeaksForNothing) {
   make_promoted(1, 2);
   write_flush(1, 1);
@@ -346,7 +346,7 @@ TEST_F(SplitBrainTest, AnArbitersValueThatIsOlderThanTheLogSpeaksForNothing) {
   }
 }
 
-// Neither of them is the other's primary: both follow a third one by now.
+// Neither is the other's primary, because both now follow a third replica.
 TEST_F(SplitBrainTest, ItIsOverWhenBothFollowAThirdOne) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   write_flush(1, 1);
@@ -391,7 +391,7 @@ struct UnfitTest : RolesTest {
       why = "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there";
 };
 
-// After a start, before any connection: the promotion says what is in its way.
+// After a start, before any connection: the refusal names the setting.
 TEST_F(UnfitTest, APromotionNamesIt) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   node(1).step(Demote{1});
@@ -410,7 +410,7 @@ TEST_F(UnfitTest, APromotionNamesIt) {
   EXPECT_TRUE(promote(1)->ok);
 }
 
-// Another arbiter is something else than another setting: either of the two could be promoted without the
+// A different arbiter is worse than another different setting: either replica could be promoted without the
 // other.
 TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
   make_promoted(1, 2, OnPeerLoss::go_on);
@@ -428,8 +428,8 @@ TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
   EXPECT_TRUE(promote(1)->ok) << "it is left behind, and needs a person to be promoted";
 }
 
-// One file was changed while the other machine cannot be reached: what that machine may do by its own file is
-// not known.
+// One file was changed while the other machine cannot be reached. What that machine may do by its own file is
+// unknown.
 TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   for (ReplicaId id : {2, 3}) disconnect(1, id);
@@ -446,7 +446,7 @@ TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
   connect(1, 3);
   exchange();
   ASSERT_TRUE(promote(1)->ok);
-  // From then on it is the one that decides.
+  // From then on, the new arbiter decides.
   node(1).step(Demote{1});
   exchange();
   restart(1);
@@ -455,7 +455,7 @@ TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
   EXPECT_TRUE(promote(1)->ok);
 }
 
-// A replica that was filled, or has followed, has seen the same.
+// A replica that was filled, or was a secondary, knows the arbiter too.
 TEST_F(UnfitTest, AFollowerKnowsTheArbiterOfItsPrimary) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   node(1).step(Demote{1});
@@ -466,7 +466,7 @@ TEST_F(UnfitTest, AFollowerKnowsTheArbiterOfItsPrimary) {
   expect_not_promoted(2, "the arbiter is another one than at the last promotion");
 }
 
-// The record of the promotion has not reached it when it comes back with other settings.
+// The replica did not get the record of the promotion before it comes back with other settings.
 TEST_F(UnfitTest, ASuspendedPrimaryStaysSuspended) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   exchange();

@@ -1,4 +1,4 @@
-// A start: a replica that is to be primary asks the replicas that it can reach first, whatever its own log
+// A start: a replica that is to be primary first asks the replicas that it can reach, whatever its own log
 // says.
 #include "roles.h"
 
@@ -9,7 +9,7 @@ struct StartTest : RolesTest {
   Duration look = Config().ask_peers_for;
   void SetUp() override { ask_peers_for = look; }
 
-  // Both went on alone by force, replica 2 last: replica 1 is down, and its log counts nobody but itself.
+  // Both continued alone by force, replica 2 last. Replica 1 is down, and its log counts only itself.
   void make_parted() {
     make_promoted(1, 2);
     write_flush(1, 0);
@@ -73,7 +73,7 @@ TEST_F(StartTest, WhoWasAloneIsPromotedWhereNobodyTurnsUp) {
   EXPECT_EQ(status(node(1)).role, Role::primary);
 }
 
-// Long after the start everybody who can be reached is connected.
+// Long after the start, every reachable replica is connected.
 TEST_F(StartTest, LaterNobodyIsWaitedFor) {
   make_parted();
   node(1).commands.clear();
@@ -84,7 +84,7 @@ TEST_F(StartTest, LaterNobodyIsWaitedFor) {
   EXPECT_TRUE(node(1).commands[0].ok) << node(1).commands[0].text;
 }
 
-// One that connects while the promotion is under way is asked like the others.
+// A replica that connects during the promotion is asked like the others.
 TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
   make_parted();
   node(2).step(Demote{8});
@@ -99,8 +99,8 @@ TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
       << status(node(1)).waits_for;
 }
 
-// As found by the simulator: the only member has lost its disk, and the other replica has followed it without
-// being counted.
+// Found by the simulator: the only member has lost its disk, and the other replica has followed it without
+// being a member.
 TEST_F(RolesTest, AnEmptyMemberIsNotPromotedBesideOneThatHasSomething) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);

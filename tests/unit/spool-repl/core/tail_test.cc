@@ -1,5 +1,5 @@
-// What may be cut off and what is a split brain, and that what was cut is kept in an archive and gone from
-// the journal.
+// Which tails may be cut and which are a split brain. A cut tail is kept in an archive and erased from the
+// journal.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -11,7 +11,8 @@ namespace twinloft::repl::core {
 namespace {
 
 struct TailTest : RolesTest {
-  // Replica 1 was primary and has records that nobody else has; 2 is primary now, and not connected.
+  // Replica 1 was primary, and has records that no other replica has. Replica 2 is primary now, and not
+  // connected.
   void make_tail(std::uint64_t writes) {
     make_promoted(1, 2);
     node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
@@ -31,8 +32,8 @@ struct TailTest : RolesTest {
       if (auto* ack = std::get_if<Ack>(&m)) mark = ack->durable;
     return mark;
   }
-  // Of replica 1, alone in epochs after this one, which the table has forgotten. In the middle `forced` came
-  // by force; 0: nobody.
+  // A table of replica 1, alone in later epochs than `newest`, which the table no longer has. In the middle,
+  // `forced` was promoted by force; 0: no force.
   EpochTable table_behind(const Epoch& newest, ReplicaId forced) {
     EpochTable table;
     for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
@@ -43,7 +44,7 @@ struct TailTest : RolesTest {
     }
     return table;
   }
-  // Replica 2 comes to replica 1 as a newer primary: one epoch lies behind the last record that both have.
+  // Replica 2 connects to replica 1 as a newer primary. One epoch follows the last common record.
   void meet_newer(const LogMark& common, ReplicaId writer, ReplicaSet in_sync, std::uint32_t flags,
                   EpochMark after = {}) {
     Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
@@ -55,8 +56,8 @@ struct TailTest : RolesTest {
   }
 };
 
-// Replica 1 continued alone, in an epoch that is in no other log. What decides is whether the replica that
-// was promoted since knew of that epoch.
+// Replica 1 continued alone, in an epoch that no other log has. The verdict depends on whether the replica
+// that was promoted since knew that epoch.
 TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   for (bool heir : {false, true}) {
     make_promoted(1, 2, OnPeerLoss::go_on);
@@ -78,8 +79,8 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
-// As found by the simulator: it writes home what is committed, and moves its tail, while a newer primary asks
-// record by record what both have. The tail is the last of them.
+// Found by the simulator. The replica writes committed blocks home and moves its tail, while a newer primary
+// searches for the last common record. That record is the tail.
 TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
   make_promoted(1, 2);
   for (std::uint64_t b = 0; b < 8; ++b) {
@@ -106,8 +107,8 @@ TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
   EXPECT_EQ(std::count(node(2).notices.begin(), node(2).notices.end(), "replica 1 needs a bitmap resync"), 0);
 }
 
-// The peer's epoch table begins after all that is known here. The peer is a member of the in-sync set: it had
-// every record once, unless a loss was accepted since.
+// The peer's epoch table begins after every epoch that is known here. The peer is a member, so it once had
+// every record, unless a loss was accepted since.
 TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
   for (ReplicaId forced : {0, 1, 3}) {
     make_promoted(1, 3, OnPeerLoss::go_on);
@@ -132,8 +133,7 @@ TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
   }
 }
 
-// As found by the simulator: a tail that nobody acknowledged is cut off also where the primary's table has
-// forgotten its epoch.
+// Found by the simulator: an unacknowledged tail is cut even if the primary's table no longer has its epoch.
 TEST_F(TailTest, ATailOfAForgottenEpochIsCutUnlessSomebodyElseCameByForceSince) {
   for (ReplicaId forced : {0, 1, 3}) {
     make_promoted(1, 3, OnPeerLoss::go_on);
@@ -164,7 +164,8 @@ TEST_F(TailTest, ATailOfAForgottenEpochIsCutUnlessSomebodyElseCameByForceSince) 
   }
 }
 
-// Nor if the table has forgotten that too. Whose own history has that epoch was filled after it.
+// The same if the table no longer has the forced promotion. A replica whose own history has that epoch was
+// filled after it.
 TEST_F(TailTest, WhoHasForgottenThatSomebodyCameByForceIsNotTrustedWithOurs) {
   for (ReplicaId forced : {0, 1, 3}) {
     for (bool known : {false, true}) {
@@ -186,7 +187,8 @@ TEST_F(TailTest, WhoHasForgottenThatSomebodyCameByForceIsNotTrustedWithOurs) {
       for (std::uint64_t i = 0; i < epoch_table_max + 40; ++i)
         table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
       ASSERT_EQ(table.forgotten_force.epoch == forgotten, forced != 0);
-      if (known) table.forgotten_force.epoch = status(node(2)).epoch;  // it was here
+      // the forced promotion is part of the history here
+      if (known) table.forgotten_force.epoch = status(node(2)).epoch;
       Epoch now = table.back().epoch;
       Lsn last = status(node(2)).last;
       node(2).step(PeerUp{1});
@@ -229,7 +231,8 @@ TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
   }
 }
 
-// Force breaks the chain also on the side of the tail: the history before the tail may not be the peer's.
+// A forced promotion on the side of the tail also breaks the chain: the peer may not have the history before
+// the tail.
 TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   make_promoted(2, 2);
   write_flush(2, 0);
@@ -250,15 +253,15 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   EXPECT_TRUE(node(1).archived.empty());
 }
 
-// Replica 1 took over two epochs that do not count it, and then meets a primary that has neither. Nobody was
-// told anything because replica 1 had it; and if somebody that counts was seen without it, and whole, nobody
-// was told of it at all. Where it has more epochs behind the common record than the table holds, some may
+// Replica 1 took over two epochs that do not count it, and then meets a primary without these epochs. No
+// write was acknowledged because replica 1 had it. If a member was seen complete and without the record, no
+// write of it was acknowledged at all. If replica 1's table has no room for all these epochs, one of them may
 // have counted it.
 TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   struct Case {
     bool counted, by_force;
     ReplicaSet witnesses;
-    std::size_t promotions = 0;  // of replica 3, while it is alone
+    std::size_t promotions = 0;  // promotions of replica 3 while it is alone
   };
   for (Case c :
        {Case{false, false, set_of(2) | set_of(3)}, Case{false, false, set_of(2) | set_of(3), epoch_table_max},
@@ -269,8 +272,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     write_flush(3, 0);
     exchange();
     LogMark before = acknowledged_by_1();
-    node(3).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that replica 1 hears of no
-                                                                           // commit
+    // So that replica 1 gets no commit.
+    node(3).held = [](Disk kind) { return kind == Disk::journal_write; };
     write_flush(3, 1);
     exchange();
     LogMark common = c.counted ? before : acknowledged_by_1();
@@ -289,8 +292,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     }
     node(3).held = nullptr;
     exchange();
-    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a
-                                                                           // member
+    // So that it does not become a member.
+    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
     lost = [](ReplicaId to, const PeerMessage& m) { return to == 1 && std::holds_alternative<Commit>(m); };
     connect(1, 3);
     exchange();
@@ -310,8 +313,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   }
 }
 
-// Replica 3 acknowledged alone, replica 1 has got that from it, and then replica 3 loses its disk. Who is
-// promoted beside it cannot know, so the only copy stays.
+// Replica 3 acknowledged a write alone, and replica 1 got it from there. Then replica 3 loses its disk. A
+// replica that is promoted next cannot know of the write, so the only copy is kept.
 TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
   make_promoted(3, 3, OnPeerLoss::go_on);
   fill(3, 0, 2, 1);
@@ -322,7 +325,8 @@ TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
   exchange();
   ASSERT_EQ(status(node(3)).in_sync, set_of(3));
   auto alone = write_flush(3, 5);
-  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // it does not become a member
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a
+                                                                         // member
   connect(1, 3);
   exchange();
   ASSERT_EQ(node(3).done.at(alone), 0);
@@ -344,9 +348,8 @@ TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
   EXPECT_TRUE(node(1).archived.empty());
 }
 
-// As found by the simulator: a peer cut its log for an epoch that its primary lost in a crash. The next
-// promotion there took the same counter, and the peer was promoted by the set of the epoch that nobody else
-// knew.
+// Found by the simulator. A peer cut its log for an epoch that its primary lost in a crash. The primary's
+// next promotion took the same counter, and the peer was promoted by the set of the lost epoch.
 TEST_F(TailTest, NobodyIsCutForAnEpochThatItsPrimaryMayLose) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   write_flush(1, 0);
@@ -382,8 +385,8 @@ TEST_F(TailTest, NobodyIsCutForAnEpochThatItsPrimaryMayLose) {
   }
 }
 
-// The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this
-// one tells.
+// The record of the forced promotion was lost here. Another replica has it, but will cut it off. So that
+// replica reports it.
 TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   make_promoted(1, 3);
   write_flush(1, 0);
@@ -399,7 +402,7 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   lost = nullptr;
   ASSERT_GT(status(node(3)).durable, before);
   disconnect(2, 3);
-  node(2).journal = journal, node(2).data = data;  // put back from a copy
+  node(2).journal = journal, node(2).data = data;  // restored from a copy
   restart(2);
   ASSERT_EQ(status(node(2)).last, before);
   connect(2, 3);
@@ -419,8 +422,8 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   EXPECT_TRUE(told.front().flags & epoch_by_force);
 }
 
-// Replica 1 has acknowledged a record that has rotted there, and is promoted all the same. Replica 2, which
-// it counts, has it, and has not heard that it was committed.
+// Replica 1 has acknowledged a record, which has rotted there, and is promoted nevertheless. Its member
+// replica 2 has the record, but did not get its commit.
 TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
   for (bool crash : {false, true}) {
     make_promoted(1, 2);
@@ -439,7 +442,7 @@ TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
     Lsn last = status(node(2)).last;
     ASSERT_LT(status(node(2)).commit, last);
     ASSERT_LT(status(node(1)).last, last);
-    if (crash) {  // before the epoch's record is durable: it has to be said again
+    if (crash) {  // crash before the epoch's record is durable: the command must be repeated
       node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
       node(1).step(Promote{9, true, true});
       exchange();
@@ -460,8 +463,8 @@ TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
   }
 }
 
-// Three epochs are only in the log of replica 2, whose tail will be cut. The first of them excludes replica
-// 1: a replica that ended there must find that epoch named by the promotion of replica 1. A replica that
+// Only the log of replica 2 has three epochs, and its tail will be cut. The first of these epochs excludes
+// replica 1. A replica that ended in it must find it named by the promotion of replica 1. A replica that
 // ended in one of the others finds replica 1 counted.
 TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
   make(3);
@@ -510,7 +513,7 @@ TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
   ASSERT_FALSE(node(1).closed.empty());
   EXPECT_NE(node(1).closed.back().reason.find("split brain"), std::string::npos);
 
-  // One of them demoted: its history still is not cut off.
+  // After one is demoted, its history still is not cut off.
   disconnect(1, 2);
   node(1).step(Demote{1});
   exchange();
@@ -522,12 +525,12 @@ TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
   EXPECT_TRUE(node(1).archived.empty() && node(2).archived.empty());
 }
 
-// What an old primary had and nobody else is kept in an archive before it is cut off.
+// Records that only an old primary has are archived before they are cut off.
 TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
   make_promoted(1, 2);
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
   auto f = write_flush(1, 7);
-  disconnect(1, 2);  // nothing of it has arrived
+  disconnect(1, 2);  // no record has arrived
   exchange();
   ASSERT_FALSE(node(1).is_done(f));
   node(2).held = nullptr;
@@ -550,8 +553,8 @@ TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
   EXPECT_EQ(status(node(1)).last, status(node(2)).last);
 }
 
-// What was cut is gone from the journal before a record comes in its place, also if the connection is lost
-// meanwhile.
+// Cut records are erased from the journal before a new record takes their place, also if the connection is
+// lost meanwhile.
 TEST_F(TailTest, ACutTailIsErased) {
   for (bool interrupted : {false, true}) {
     make_tail(100);
@@ -616,7 +619,7 @@ TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
       << status(node(1)).peers[0].why;
 }
 
-// Its journal write is under way when the cut comes, and fails: there is no such record on the disk.
+// Its journal write is in flight when the cut comes, and fails. The disk has no such record.
 TEST_F(TailTest, WhatCouldNotBeWrittenIsNotArchived) {
   make_promoted(1, 2);
   fill(1, 0, 1, 3);
