@@ -223,7 +223,7 @@ MUTANTS = [
     Mutant("empty-over-a-member", "an empty replica is promoted although a member holds records that it does not know to be committed",
            CORE + "promotion.cc", "if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return \"\";", "return \"\";",),
     Mutant("empty-and-the-whole-set", "an empty replica is promoted because it is all that the arbiter counts",
-           CORE + "promotion.cc", "    filled |= set_of(l.config.id);  // also one that is no member any more: it may hold the newest there is\n", ""),
+           CORE + "promotion.cc", "filled |= set_of(l.config.id);", ""),
     Mutant("given-up-is-still-held", "a member speaks for what it had, although it has given that up for another history", CORE + "history.cc",
            "bool given_up = there.first_by_force && ", "bool given_up = there.first_by_force && false && "),
     Mutant("resync-never-yields", "a resync goes on as fast as it can, whatever clients' requests take", CORE + "pace.cc",

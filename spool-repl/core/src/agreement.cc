@@ -1,5 +1,4 @@
-// What the other side of a link must be configured alike in, as far as the core knows it. The shell adds
-// where the arbiter is.
+// The settings that must be equal on both sides of a link. The shell adds the arbiter's address.
 #include "twinloft/spool-repl/core/core.h"
 
 #include <algorithm>

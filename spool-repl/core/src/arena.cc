@@ -21,7 +21,7 @@ void clear_bit(std::vector<std::uint64_t>& words, std::size_t bit) {
   words[bit / word_bits] &= ~(std::uint64_t{1} << bit % word_bits);
 }
 
-// The first bit that is set in this word, from `bit` on.
+// The first bit from `bit` on that is set in the same word.
 std::size_t in_word(const std::vector<std::uint64_t>& words, std::size_t bit) {
   if (bit / word_bits >= words.size()) return none;
   std::uint64_t left = words[bit / word_bits] & (~std::uint64_t{0} << bit % word_bits);
@@ -41,7 +41,7 @@ Arena::Arena(MutableByteSpan memory)
   for (std::size_t i = 0; i < free_bits_.size(); ++i) set_bit(free_words_, i);
 }
 
-// The first free slot from `from` on, `none` where there is none up to the end.
+// The first free slot from `from` on. `none`: no slot is free up to the end.
 std::size_t Arena::next_free(std::size_t from) const {
   if (std::size_t found = in_word(free_bits_, from); found != none) return found;
   for (std::size_t word = from / word_bits + 1; word < free_bits_.size();

@@ -1,5 +1,5 @@
-// What came upon blocks of the data area that cannot be read: it waits until repair.h has had its say, and is
-// tried again from the beginning, or fails. It holds no memory meanwhile.
+// Requests that found unreadable blocks in the data area. Each waits for the repair of these blocks
+// (repair.h), then starts again from the beginning, or fails. A waiting request holds no arena memory.
 #pragma once
 
 #include <map>
@@ -11,16 +11,15 @@
 
 namespace twinloft::repl::core {
 
-// `What` has a function repaired(): how often it has waited here.
+// `What` has a function repaired(), which counts the waits of this request.
 template <class What>
 class AwaitingRepair {
  public:
-  static constexpr unsigned repairs_max = 4;  // of one request, which may come upon more while it is tried
-                                              // again
+  static constexpr unsigned repairs_max = 4;  // of one request: a retry may find more unreadable blocks
 
   explicit AwaitingRepair(Repair& repair) : repair_(repair) {}
 
-  // nullopt: it waits. Else it is given back, and fails: it was tried often enough, or `hopeless`.
+  // nullopt: the request waits. Otherwise it is returned and fails, after repairs_max waits or if `hopeless`.
   [[nodiscard]] std::optional<What> begin(What what, std::vector<Lba> blocks, bool hopeless) {
     bool enough = ++what.repaired() > repairs_max;
     if (enough && !blocks.empty()) repair_.note_lost(blocks.front());
@@ -28,7 +27,7 @@ class AwaitingRepair {
     waiting_.emplace(repair_.begin(std::move(blocks)), std::move(what));
     return std::nullopt;
   }
-  // What has waited for this; nullopt: nothing here.
+  // The request that waited for this repair. nullopt: none.
   std::optional<What> take(Repair::Ticket ticket) {
     auto node = waiting_.extract(ticket);
     if (node.empty()) return std::nullopt;

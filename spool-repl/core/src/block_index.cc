@@ -5,7 +5,7 @@
 
 namespace twinloft::repl::core {
 
-// Reserved up front: the table never grows on the write path, as each entry holds a slot of the arena.
+// Each entry holds a slot of the arena. So with this reservation, the table never grows on the write path.
 BlockIndex::BlockIndex(Arena& arena) : arena_(arena) {
   data_.reserve(arena.size());
 }
@@ -63,7 +63,7 @@ void BlockIndex::put_data(Lba lba, Slot slot, std::uint64_t serial) {
 void BlockIndex::put_zeros(Lba lba, std::uint64_t blocks, std::uint64_t serial) {
   std::uint64_t end = lba.v + blocks;
   if (!watched_.empty()) touch(lba.v, end);
-  // A trim may span the whole volume: walk whichever is smaller, the range or the table.
+  // A trim may span the whole volume, so the smaller of range and table is walked.
   if (blocks < data_.size()) {
     for (std::uint64_t b = lba.v; b < end; ++b)
       if (auto it = data_.find(b); it != data_.end()) {

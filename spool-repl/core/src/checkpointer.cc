@@ -10,7 +10,7 @@ namespace twinloft::repl::core {
 namespace {
 constexpr std::size_t home_write_blocks_max = 64;    // 256 KiB
 constexpr unsigned home_writes_least = 2;            // at a time
-constexpr std::uint64_t no_number = 0;               // of what is no HomeWrite
+constexpr std::uint64_t no_number = 0;               // of writes of zeros, which have no entry in writes_
 constexpr std::size_t release_blocks_hurried = 256;  // 1 MiB
 constexpr unsigned digest_writes_max = 32;           // at a time
 constexpr std::uint64_t zero_write_blocks_max = (64u << 20) / block_size;
@@ -24,7 +24,7 @@ bool Checkpointer::nothing_to_do() const {
 bool Checkpointer::due() const {
   bool blocks = !v_.committed.empty();
   bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
-  // Records without blocks (an epoch's) move nothing but the point up to which everything is home.
+  // An epoch record has no blocks. A round only moves home_end past it.
   if (under_way() || sync_requested_ || (hurried() && v_.home_end < v_.log.committed_end())) return true;
   if (!blocks && !tail) return false;
   if (hurried()) return true;
@@ -41,8 +41,9 @@ std::optional<Instant> Checkpointer::next_tick() const {
   return due_at();
 }
 
-// From 0, a quarter of journal or arena is not home yet, to 1, three quarters. What the journal keeps for
-// others is home. Where that has filled it, a wall is near all the same.
+// 0: at most a quarter of journal and arena is not home yet. 1: at least three quarters of one of them.
+// Records that the journal keeps for other replicas are home already, but they fill the journal too. So a
+// journal that is more than three quarters full also counts as 1.
 double Checkpointer::pressure() const {
   auto share = [](std::uint64_t part, std::uint64_t whole) {
     return static_cast<double>(part) / static_cast<double>(whole);
@@ -53,7 +54,7 @@ double Checkpointer::pressure() const {
   return std::clamp((fill - 0.25) * 2, 0.0, 1.0);
 }
 
-// As few at a time as keep up with what comes: flushes wait behind them in the disk's queue.
+// The smallest number that keeps up with the clients: flushes wait behind these writes in the disk's queue.
 unsigned Checkpointer::writes_at_once() const {
   unsigned most = v_.config.home_writes_in_flight, least = std::min(most, home_writes_least);
   if (hurried()) return most;
@@ -112,10 +113,10 @@ void Checkpointer::take_zeros() {
   }
 }
 
-// False: a part is left for the next portion.
+// False: a part remains for the next portion.
 bool Checkpointer::take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t& room) {
   bool trusted = v_.digests_exact && !v_.distrusts_disk;
-  bool joins = false;  // the last one that was added
+  bool joins = false;  // the next run may extend zeros_.back()
   for (std::uint64_t at = z.lba.v, end = at + z.blocks; at < end;) {
     DigestTable::Run run = trusted ? v_.digests.run_from(Lba{at}, end - at)
                                    : DigestTable::Run{end - at, false};
@@ -176,10 +177,9 @@ void Checkpointer::submit_writes() {
   if (in_flight_ == 0) start_sync();
 }
 
-// What is in the data area, if only in the disk's cache, leaves the arena: a reader gets it from there, and
-// after a crash the journal still has it. In portions, since each one makes reads that are under way begin
-// anew; at the end of a round only, writers would wait for room until then. Small ones where somebody does
-// wait.
+// Releases the arena slots of written blocks. Reads find the content in the data area or the disk's cache,
+// and after a crash the journal still has it. Each release may restart reads in flight, so blocks are
+// released in portions. The portions are smaller while writers wait for room.
 void Checkpointer::release_written() {
   std::size_t portion = v_.arena.size() / 16;
   if (requested_) portion = std::min(portion, release_blocks_hurried);
@@ -225,12 +225,12 @@ void Checkpointer::on_home_synced(int error) {
   move_tail();
 }
 
-// Only here does journal space become reusable, and only after the superblock that says so is durable.
+// Starts to move the tail. Journal space is reusable only once the superblock with the new tail is durable.
 void Checkpointer::move_tail() {
   v_.home_end = std::max(v_.home_end, target_);
   new_first_ = reachable_tail();
-  // A resync's blocks come with no record: the marks that tell of them go to the disk with the sync that ends
-  // it.
+  // Blocks of a resync have no record in the log. Their marks and digests are written with the sync that ends
+  // the resync, also if the tail does not move.
   if (new_first_ == v_.log.first() && !sync_this_round_) {
     finish();
     return;
@@ -266,8 +266,8 @@ void Checkpointer::on_bitmap_written(int error) {
   if (error != 0)
     v_.fail_device(
         fmt::format("the journal failed a write of a bitmap or of digests ({})", errno_text(error)));
-  // The next pages when all of these are there: one that has changed again must not be overtaken by its older
-  // self.
+  // The next pages are written only when all of these are durable. Otherwise an older version of a page could
+  // overwrite a newer version.
   if (in_flight_ > 0 || v_.failed) return;
   if (phase_ == Phase::marking) write_digests();
   if (in_flight_ > 0) return;

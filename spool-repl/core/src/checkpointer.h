@@ -2,14 +2,15 @@
 //
 //   idle -> committing -> writing -> syncing -> marking -> superblock -> clearing -> idle
 //
-// committing: the superblock says up to where all is committed, before any of it is in the data area. A start
-// that did not know that could take those records for such as may be cut off, and their blocks would stay.
-// marking: the bitmaps' new marks, of what the tail is about to pass, and the digests of what was written
-// home. clearing: marks that are gone.
+// committing: writes a superblock with the commit point, before any committed block is written home.
+//   Otherwise a start could cut off records whose blocks are already in the data area.
+// marking: writes new marks of the bitmaps for the records that the tail will pass, and the digests of blocks
+//   that were written home.
+// clearing: writes bitmap pages whose marks were removed.
 //
-// It takes a snapshot of the committed image, which by construction holds nothing above the commit point.
-// What is overwritten while it works stays in the image for the next round. Zeros go home in portions, oldest
-// first: the states above are passed once for each, and the tail moves up to the oldest zeros that are left.
+// Each round takes a snapshot of the committed image, which holds no block above the commit point. Newer
+// versions of these blocks stay in the image for the next round. Zeros are written home in portions, oldest
+// first. Each portion passes through all states, and the tail then moves up to the oldest remaining zeros.
 #pragma once
 
 #include <deque>
@@ -23,27 +24,24 @@ class Checkpointer {
  public:
   explicit Checkpointer(Volume& volume) : v_(volume) {}
 
-  // A round now. Who waits for room asks again as long as he does, which is what makes it a fast one.
+  // Starts a round now. A caller that waits for room repeats the request, which keeps the round fast.
   void request() { requested_ = true; }
-  void request_all() { all_requested_ = true; }  // and on, fast, until nothing is left to do
+  void request_all() { all_requested_ = true; }  // fast rounds until nothing is left to do
   void advance();
   void on_home_written(std::uint64_t number, int error);
   void on_home_synced(int error);
   void on_commit_durable();
   void on_tail_durable();
   void on_bitmap_written(int error);
-  void request_sync() {
-    sync_requested_ = requested_ = true;
-  }  // a round that syncs, even with nothing to write
+  void request_sync() { sync_requested_ = requested_ = true; }  // a round with a sync, even without writes
   std::optional<Instant> next_tick() const;
   bool nothing_to_do() const;
   bool idle() const { return phase_ == Phase::idle; }
-  // A round writes home what the committed image held when it began, in one portion or several.
+  // A round writes home everything that the committed image held at its start, in one or more portions.
   std::uint64_t rounds_begun() const { return begun_; }
   std::uint64_t rounds_done() const { return done_; }
-  // Content that comes into the committed image now is durable in the data area when portions_home() has
-  // reached this number. It may be in a later portion of the round under way, which leaves nothing for the
-  // next one.
+  // Content that is put into the committed image now is durable in the data area when portions_home() reaches
+  // this number. A later portion of the present round may write it, so the next round may have no work.
   std::uint64_t next_portion() const { return portions_begun_ + 1; }
   std::uint64_t portions_home() const { return portions_home_; }
   std::uint64_t steps_done() const { return steps_done_; }  // operations of all rounds that have ended
@@ -56,7 +54,7 @@ class Checkpointer {
     std::uint64_t serial;
   };
   bool due() const;
-  // A part of the volume that is all zeros. `known`: the data area holds zeros there already.
+  // A range of zeros. `known`: the data area already has zeros there.
   struct Zeros {
     BlockIndex::ZeroExtent extent;
     bool known;
@@ -95,9 +93,9 @@ class Checkpointer {
     std::size_t end;  // one past its last item
     bool done;
   };
-  std::deque<Write> writes_;                // under way, and those that have ended before an older one
-  std::uint64_t first_write_ = 1;           // the number of the first of them
-  std::size_t written_ = 0, released_ = 0;  // items: all before are in the data area, have left the arena
+  std::deque<Write> writes_;                // in flight, or done before an older write
+  std::uint64_t first_write_ = 1;           // number of writes_.front()
+  std::size_t written_ = 0, released_ = 0;  // items before these are in the data area, or released
   unsigned in_flight_ = 0;
 };
 

@@ -19,8 +19,8 @@ ClientIo::ClientIo(Volume& volume, Checkpointer& checkpointer, Repair& repair, P
   load_uncommitted();
 }
 
-// What recovery found above the commit point is this primary's history too: visible to reads, not
-// acknowledged.
+// Records that recovery found above the commit point are part of this primary's history. Reads see them, but
+// they are not acknowledged yet.
 void ClientIo::load_uncommitted() {
   Log& log = v_.log;
   open_serial_ = log.end() - log.first() + 1;
@@ -102,7 +102,7 @@ void ClientIo::acknowledge(RecordNo end) {
   if (end > v_.log.first())
     acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
   else if (end == v_.log.end())
-    acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // all is home, nothing is left of it
+    acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // the log is empty: everything is home
 }
 
 void ClientIo::answer_flushes() {
@@ -114,8 +114,7 @@ void ClientIo::answer_flushes() {
   }
 }
 
-// After fail_device(): everything that waits, and everything that comes, gets EIO. Reads under way end as
-// they do.
+// After fail_device(), all writes and flushes get EIO. Reads in flight end with their own result.
 void ClientIo::fail_everything() {
   for (const Waiter& w : waiters_) v_.out.completions.push_back({w.id, EIO});
   waiters_.clear();
@@ -127,7 +126,7 @@ void ClientIo::fail_everything() {
   retry_stalled();
 }
 
-// A repair that nobody waits for here is one of the resync source's, or of nobody's.
+// A repair without a waiting request belongs to the resync source, or its requester is gone.
 bool ClientIo::on_repaired(const Repair::Finished& finished) {
   if (auto read = repairing_reads_.take(finished.ticket)) {
     after_repair(*read, finished.ok);
@@ -138,7 +137,7 @@ bool ClientIo::on_repaired(const Repair::Finished& finished) {
   return write.has_value();
 }
 
-// ---- what others ask
+// ---- queries
 
 Pace::Waiting ClientIo::waiting() const {
   Pace::Waiting waiting;

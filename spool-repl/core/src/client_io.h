@@ -1,14 +1,14 @@
-// The clients' requests on a primary: reads, writes, zeroes, flushes; the batch that writes collect in until
-// it is sealed as a record; and who waits for an acknowledgement.
+// The clients' requests on a primary: reads, writes, zeroes and flushes. It also has the open batch, which
+// collects writes until it is sealed as a record, and the requests that wait for an acknowledgement.
 //
 //          try_write               seal                        commit
 //   write ----------> open batch ------> record in the log ----------> committed image
 //                                                |
 //                                                +--acknowledge--> flushes are answered
 //
-// A write waits as `stalled` while the primary is suspended, and while there is no room; one that covers a
-// block in part waits for the old content of that block (`filling`). A read waits as `stalled` for scratch
-// memory only.
+// A write waits as `stalled` while the primary is suspended or has no room. A write that covers a part of a
+// block also waits for the old content of the block (`filling`). A read waits as `stalled` only for scratch
+// memory.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ namespace twinloft::repl::core {
 
 class ClientIo final : public Requests {
  public:
-  // `pace` hears how long requests take.
+  // `pace` gets the latency of each request.
   ClientIo(Volume& volume, Checkpointer& checkpointer, Repair& repair, Pace& pace, const Term& term);
   ~ClientIo() { pending_.clear(); }
   ClientIo(const ClientIo&) = delete;
@@ -35,21 +35,21 @@ class ClientIo final : public Requests {
   void submit(const ClientRequest& request);
   void on_client_read(std::uint64_t token_number, int error);
   void on_fill_read(std::uint64_t token_number, int error);
-  bool on_repaired(const Repair::Finished& finished);  // false: no request waits for that
+  bool on_repaired(const Repair::Finished& finished);  // false: no request waits for this repair
 
   void retry_stalled();
   void seal_soon() { want_seal_ = true; }
   void seal_if_due();
-  bool seal();                     // false: nothing is open, or no room now
+  bool seal();                     // false: the open batch is empty, or cannot be sealed now
   void commit(RecordNo end);       // the records before it are committed
-  void acknowledge(RecordNo end);  // the records before it are as safe as was promised
-  void answer_flushes();           // those that wait for no more than that
+  void acknowledge(RecordNo end);  // the records before it are as safe as the protocol promises
+  void answer_flushes();           // those that wait only for acknowledged records
   void fail_everything();
 
   bool any_waits() const override { return !stalled_writes_.empty() || !waiters_.empty(); }
   std::uint64_t serial_without_data() override;
   Pace::Waiting waiting() const;
-  bool nothing_under_way() const;  // no disk operation, and no request but flushes
+  bool nothing_under_way() const;  // no disk operation in flight, and no request waits, except flushes
   bool no_flush_waits() const { return waiters_.empty(); }
   bool settled() const { return open_.empty() && stalled_writes_.empty() && waiters_.empty(); }
   bool no_room() const;  // writes wait for room
@@ -68,17 +68,16 @@ class ClientIo final : public Requests {
     struct Run {
       Lba lba;
       std::uint64_t blocks;
-      std::vector<Slot> slots;  // empty: read straight into the client's memory
+      std::vector<Slot> slots;  // empty: the disk reads directly into the client's memory
     };
     ReadRequest request;
     std::vector<Run> runs;
     unsigned outstanding = 0;
     std::uint64_t home_changes = 0;  // Volume::home_changes when it began
-    std::vector<Lba> unreadable;     // all blocks of the runs that failed, and what is not what was written
-                                     // there
-    bool stale = false;              // something that does not fit has changed meanwhile
+    std::vector<Lba> unreadable;     // blocks of failed runs, and blocks with wrong content
+    bool stale = false;              // a block that does not fit its digest may have changed during the read
   };
-  // A write-like request. The blocks at its edges that it covers in part need their old content: `fills`.
+  // A write, write-zeroes or trim. `fills`: the old content of edge blocks that the request covers in part.
   struct Write {
     struct Fill {
       Lba lba;

@@ -1,4 +1,4 @@
-// Reads of the clients: from memory where it has the content, else from the data area.
+// Reads of the clients: from memory if the content is there, otherwise from the data area.
 #include <cerrno>
 
 #include "client_io.h"
@@ -11,7 +11,7 @@ void ClientIo::submit_read(const ClientRequest& r) {
   if (!stalled_reads_.empty() || !try_read({r, v_.now})) stalled_reads_.push_back({r, v_.now});
 }
 
-// Copies what memory has at once and asks the data area for the rest. False: no scratch memory now.
+// Copies blocks that are in memory at once, and reads other blocks from the data area. False: no memory now.
 bool ClientIo::try_read(const ReadRequest& wanted) {
   const ClientRequest& r = wanted.request;
   if (v_.read_arena.free() < end_block(r) - first_block(r)) return false;
@@ -91,14 +91,14 @@ void ClientIo::on_client_read(std::uint64_t n, int error) {
   reads_.erase(it);
 }
 
-// One that others had to be asked for tells nothing of this disk.
+// A read that needed a repair says nothing about the latency of this disk.
 void ClientIo::answer_read(const ReadRequest& r) {
   if (r.repairs == 0) pace_.answered(Pace::Kind::read, v_.now - r.since);
   complete(r.request, 0);
 }
 
-// A block that a checkpoint has written meanwhile may be older than its digest: the request is tried again,
-// without blame.
+// If a checkpoint has written the block since the read began, the content may be older than the digest. Then
+// the request starts again, and the block does not count as wrong.
 void ClientIo::check_run(Read& read, const Read::Run& run) {
   const ClientRequest& r = read.request.request;
   for (std::uint64_t i = 0; i < run.blocks; ++i) {
@@ -113,7 +113,7 @@ void ClientIo::check_run(Read& read, const Read::Run& run) {
   }
 }
 
-// What was repaired is in memory until it is on its way home: it is not read from the place that failed.
+// A repaired block stays in memory until it has been written home, so the retry finds the block there.
 void ClientIo::after_repair(const ReadRequest& r, bool ok) {
   if (ok)
     stalled_reads_.push_front(r);

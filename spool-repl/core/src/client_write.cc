@@ -1,4 +1,4 @@
-// Writes, zeroes and trims of the clients, and the sealing of what they collect in.
+// Writes, zeroes and trims of the clients, and the sealing of the open batch.
 #include <cerrno>
 
 #include "client_io.h"
@@ -9,12 +9,12 @@ namespace twinloft::repl::core {
 
 namespace {
 
-// Kept free of payload so that a full arena can always seal its open batch, and take repaired blocks.
+// Kept free of payload, so that a full arena can always seal the open batch and hold repaired blocks.
 constexpr std::size_t arena_reserve = 2 * record_meta_blocks_max + Repair::blocks_max;
 
 }  // namespace
 
-// True: the write needs nothing more from the queue (applied, failed, or waiting for its fills elsewhere).
+// True: the write leaves the queue. It was applied, has failed, or waits for its fills in filling_.
 bool ClientIo::try_write(Write& w) {
   const ClientRequest& r = w.request;
   if (term_.suspended() || !term_.logged()) return false;
@@ -24,7 +24,7 @@ bool ClientIo::try_write(Write& w) {
     want_seal_ = true;
     return false;
   }
-  // Zero extents take memory too, and no slot that would be counted.
+  // Zero extents use memory but no slots, so their number is limited separately.
   if (is_zeroing(r) && pending_.zero_extents() + v_.committed.zero_extents() >= v_.arena.size()) {
     checkpointer_.request();
     want_seal_ = true;
@@ -34,7 +34,7 @@ bool ClientIo::try_write(Write& w) {
     want_seal_ = true;
     if (!seal()) return false;
   }
-  // A checkpoint that ended meanwhile may have written these very blocks: what was read may be old.
+  // A checkpoint since then may have written these blocks, so the fills may hold old content.
   if (!w.fills.empty() && w.home_changes != v_.home_changes) drop_fills(w);
   if (w.fills.empty()) {
     switch (start_fills(w)) {
@@ -55,7 +55,7 @@ void ClientIo::drop_fills(Write& w) {
   w.fills.clear();
 }
 
-// Asks for the old content of the edge blocks where only the data area has it.
+// Reads the old content of the edge blocks that only the data area has.
 ClientIo::FillState ClientIo::start_fills(Write& w) {
   const ClientRequest& r = w.request;
   std::uint64_t last = end_block(r) - 1;
@@ -65,7 +65,7 @@ ClientIo::FillState ClientIo::start_fills(Write& w) {
     w.fills.push_back({Lba{block}});
   }
   if (w.fills.empty()) return FillState::none_needed;
-  if (v_.read_arena.free() < w.fills.size()) {  // only reads under way hold it: tried again when one ends
+  if (v_.read_arena.free() < w.fills.size()) {  // reads in flight hold it: their end retries this write
     w.fills.clear();
     return FillState::no_memory;
   }
@@ -110,7 +110,7 @@ void ClientIo::put_block(Lba lba, std::uint32_t from, std::uint32_t bytes, const
   auto found = pending_.find(lba);
   Slot slot;
   if (found.kind == BlockIndex::Kind::data && found.serial == open_serial_) {
-    slot = found.slot;  // not sealed yet: changed in place, stored once
+    slot = found.slot;  // not sealed yet, so the block is changed in place
   } else {
     slot = v_.arena.take();
     if (bytes < block_size) {
@@ -183,7 +183,7 @@ bool ClientIo::seal() {
   if (v_.journal_in_flight >= v_.config.journal_writes_in_flight) return false;
   if (v_.arena.free() < record_meta_blocks_max) return false;
   if (!v_.log.place(record_blocks_max)) {
-    checkpointer_.request();  // the wall: writers wait until the tail has moved
+    checkpointer_.request();  // the journal is full: writers wait until the tail has moved
     return false;
   }
   SealedBatch batch = open_.seal(pending_, open_serial_, v_.arena);

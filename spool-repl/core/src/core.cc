@@ -11,7 +11,7 @@
 
 namespace twinloft::repl::core {
 
-// Declared in this order: the role and the checkpointer refer to the volume.
+// The order matters: the checkpointer and the role refer to the volume.
 struct Core::Parts {
   Parts(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& reads, Random& random)
       : volume(config, recovered, arena, reads, random),
@@ -27,7 +27,7 @@ struct Core::Parts {
   std::optional<Promotion::Granted> granted;
   std::optional<Token> demote_command;
   std::optional<std::uint64_t> loss_synced_by;  // round of the checkpointer
-  NodeState told;                               // to the other replicas
+  NodeState told;                               // the state that the other replicas got last
   std::variant<std::monostate, Primary, Secondary> role;
 
   Primary* primary() { return std::get_if<Primary>(&role); }
@@ -62,8 +62,8 @@ struct Core::Parts {
 Core::Core(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Core::~Core() = default;
 
-// Uncommitted records up to the send window, one more record being built, one being received, and as much
-// again for what is committed and on its way home; and blocks under repair.
+// Room for uncommitted records up to the send window, for a record being built, and for a record being
+// received. The same again for committed blocks that are not home yet. Then the blocks under repair.
 std::size_t arena_blocks_min(const Config& config) {
   return 2 * (config.send_window_bytes / block_size + 2 * record_blocks_max) + 64 + Repair::blocks_max;
 }
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
   TL_CHECK(read_arena.size() >= read_arena_blocks_min);
   auto parts = std::make_unique<Parts>(config, recovered, arena, read_arena, random);
   TL_TRY(parts->volume.load(std::move(recovered)));
-  parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);  // primary it becomes by Promote
+  parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);  // only Promote makes it primary
   std::unique_ptr<Core> core(new Core(std::move(parts)));
   core->advance();
   return core;
@@ -240,8 +240,7 @@ void Core::Parts::become_secondary() {
   tell_state(true);
 }
 
-// After a failure nothing that is still missing elsewhere becomes durable any more: the command would wait
-// without end.
+// After a failure, missing writes never become durable on other replicas. The command would wait forever.
 void Core::Parts::refuse_demotion() {
   if (!demote_command || !primary() || !volume.failed || primary()->lost()) return;
   primary()->stay();
@@ -254,7 +253,7 @@ void Core::Parts::refuse_demotion() {
 }
 
 void Core::Parts::tell_state(bool always) {
-  // With every event: all of the state is gathered only where it differs.
+  // This runs with every event, so the whole state is built only after a difference.
   bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.disk.inconsistent() &&
                  told.epoch == volume.told_epoch();
   if (!always && is_told) return;
@@ -337,7 +336,7 @@ void Core::Parts::step(PeerInput& e) {
   }
 }
 
-// True: it was one of these messages.
+// True: the message was a question or an answer of a repair.
 bool Core::Parts::step_repair(ReplicaId from, PeerMessage& message) {
   if (auto* question = std::get_if<FetchBlock>(&message)) {
     if (question->lba.v >= volume.sb.volume_blocks)
@@ -352,8 +351,8 @@ bool Core::Parts::step_repair(ReplicaId from, PeerMessage& message) {
   return answer != nullptr;
 }
 
-// After the role, which may have committed what was waited for; a finished repair lets requests of the
-// primary go on.
+// Runs after the role, which may have committed the records that a repair waits for. A finished repair lets
+// requests of the primary continue.
 void Core::Parts::advance_repair() {
   if (!repair.busy() && !answers.busy()) return;
   std::vector<Stream> streams;
@@ -367,11 +366,11 @@ void Core::Parts::advance_repair() {
   primary()->advance();
 }
 
-// The newer epoch stays. Ours gives way only if everything that it acknowledged is in the other's history
-// too: an arbiter has seen to that, and without one it is so while the other was a member all the time.
+// The newer epoch stays. The older epoch yields only if the newer history has all of its acknowledged writes.
+// An arbiter ensures that. Without an arbiter, the newer primary must have been a member of the older epoch.
 void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
   if (!primary()) return volume.refuse_link(other, "this replica is being promoted");
-  // Equal counters: two were promoted at once, by force or in a partition.
+  // Equal counters: two replicas were promoted at the same time, by force or in a partition.
   std::uint64_t ours = primary()->epoch().counter;
   bool newer = m.epoch.counter > ours || (m.epoch.counter == ours && other < volume.sb.replica);
   bool nothing_alone = volume.config.arbiter == Arbiter::external ||
@@ -392,9 +391,9 @@ void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
   }
 }
 
-// In spite of a loss: the data area holds blocks that no record here stands for. What is shown from then on
-// must stay; and nothing tells which blocks they are, so no digest counts any more. Both are durable before
-// the loss is forgotten.
+// A promotion in spite of a loss keeps blocks in the data area that no record here has, and these blocks are
+// unknown. Reads will show them, so they must be durable, and all digests must be forgotten. Both happen
+// before the recorded loss is cleared.
 bool Core::Parts::may_be_promoted() {
   if (!promotion.accepts_damage()) {
     loss_synced_by.reset();
@@ -432,7 +431,7 @@ void Core::advance() {
 void Core::check_invariants() const {
   parts_->promotion.check_invariants();
   parts_->with_role([](auto& role) { role.check_invariants(); });
-  // One role at a time, and no promotion of a primary.
+  // A primary has no pending promotion.
   TL_CHECK(!parts_->primary() || (!parts_->granted && !parts_->promotion.busy()));
   TL_CHECK(!parts_->demote_command || parts_->primary());
 }
@@ -445,7 +444,7 @@ void Core::tick(Instant now) {
 
 std::optional<Instant> Core::next_tick() const {
   std::optional<Instant> next;
-  // What is due already was tried by the last tick() and waits for an event, not for time.
+  // Work that was already due at the last tick() waits for an event, not for time.
   auto consider = [&](std::optional<Instant> at) {
     if (at && *at > parts_->volume.now && (!next || *at < *next)) next = at;
   };
@@ -487,7 +486,7 @@ VolumeStatus Core::status() const {
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();
   for (PeerStatus& p : s.peers) {
     const Link* l = v.find_link(p.id);
-    bool said = l && l->said && v.now < l->since + v.config.ask_refused_for;  // it is about to connect again
+    bool said = l && l->said && v.now < l->since + v.config.ask_refused_for;  // the peer will reconnect soon
     const NodeState* state = l && l->state ? &*l->state : said ? &*l->said : nullptr;
     p.known = state != nullptr;
     p.seen = l && l->connection > 0;

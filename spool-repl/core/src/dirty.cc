@@ -23,9 +23,9 @@ DirtyMap::DirtyMap(const DirtySlot& slot, std::uint32_t number, std::uint64_t vo
       words_(std::move(bits)),
       pages_(bitmap_pages(volume_blocks)),
       marked_(pages_.size()) {
-  // What is on the disk of a slot that was not in use, or not known, has nothing to do with it.
+  // Without loaded bits, the pages on the disk count as different, so that they are written.
   if (words_.empty()) std::fill(pages_.begin(), pages_.end(), std::uint8_t{exceeds | marked_there});
-  if (slot.peer == 0) {  // costs nothing
+  if (slot.peer == 0) {  // an unused slot needs no memory
     words_.clear();
     return;
   }
@@ -58,7 +58,7 @@ void DirtyMap::since_is_durable(Lsn since) {
   for (std::size_t p = 0; p < pages_.size(); ++p) count_page(p);
 }
 
-// After its marks have become fewer.
+// Call it after marks of the page were removed.
 void DirtyMap::count_page(std::size_t no) {
   std::uint64_t marks = 0;
   for (std::uint64_t w : page(no)) marks += static_cast<std::uint64_t>(std::popcount(w));
@@ -90,7 +90,7 @@ void DirtyMap::mark(Lba lba, std::uint64_t blocks) {
 
 void DirtyMap::covered(const Epoch& epoch, const LogMark& mark, bool clean) {
   if (slot_.known && mark.lsn < slot_.since.lsn) return;
-  // What was not known is known only once nothing is missing.
+  // An unknown replica becomes known only when it lacks nothing.
   if (!slot_.known && !clean) return;
   slot_.known = true;
   slot_.since_epoch = epoch;

@@ -8,8 +8,8 @@ namespace {
 constexpr Duration winner_time_max = std::chrono::seconds(30);
 }
 
-// Of those in split brain with this one, the one that is here as primary; else the one that was met last,
-// else any.
+// The replica in split brain with this replica that is connected as primary. Otherwise `met_last`, otherwise
+// any replica in split brain.
 const SplitBrain* Discarding::rival(ReplicaId met_last) const {
   const SplitBrain* found = nullptr;
   for (const SplitBrain& s : v_.sb.split_brains) {
@@ -53,8 +53,8 @@ std::string Discarding::nothing_in_common(ReplicaId with) const {
       with, forgotten ? fmt::format(", or the two parted more than {} epochs ago", epoch_table_max) : "");
 }
 
-// What the two have in common is looked at first, where that has not been done: then the winner is refused,
-// and comes again.
+// If the last common record is not known yet, the winner is refused now. The match finds the common record,
+// and the winner connects again.
 bool Discarding::comes(ReplicaId primary) const {
   if (!command_ || primary != command_->winner) return false;
   const SplitBrain* split = v_.split_brain_with(primary);
@@ -87,7 +87,7 @@ void Discarding::advance() {
                          std::chrono::duration_cast<std::chrono::seconds>(winner_time_max).count()));
 }
 
-// It may have been created anew since the two were matched, with nothing of what both had.
+// The winner may have been created again since the match, and then lacks the common records.
 std::string Discarding::doubt_of_winner() const {
   TL_CHECK(command_.has_value());
   const Link* link = v_.find_link(command_->winner);
@@ -103,7 +103,7 @@ std::string Discarding::doubt_of_winner() const {
 }
 
 void Discarding::finish() {
-  TL_CHECK(command_ || v_.failed);  // a failed device ends the command; the history is given up all the same
+  TL_CHECK(command_ || v_.failed);  // a failed device ends the command, but not the discard
   TL_CHECK(v_.disk.syncing() && v_.log.last_mark().lsn == Lsn{0});
   end(true, fmt::format("the history of this replica is given up: replica {} fills it", winner()));
 }

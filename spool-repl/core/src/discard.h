@@ -1,13 +1,13 @@
 // `discard`: the administrator gives up this replica's side of a split brain.
 //
 //   nothing --Discard--> waits for the winner to connect as primary --> given up, see rejoin.h
-//                          |  journal archived -> superblock (Inconsistent, empty log) -> MatchState of a
-//                          |  replica that has nothing -> full resync
-//                          +--> ended: the winner has not come, or refuses, or is doubtful
+//                          |  journal archived -> superblock (Inconsistent, empty log) -> MatchState of an
+//                          |  empty replica -> full resync
+//                          +--> ended: the winner has not connected, refuses, or is doubtful
 //
-// Nothing is given up before the replica that is to fill this one is there, and the one superblock write is
-// all that changes: before it this is split brain as it was, after it a replica into which a resync was not
-// finished.
+// The winner is the replica that fills this replica. Nothing is given up before the winner is connected. One
+// superblock write makes the change: before this write the split brain is unchanged, after it this replica
+// has an unfinished resync.
 #pragma once
 
 #include <optional>
@@ -24,11 +24,11 @@ class Discarding {
 
   bool active() const { return command_.has_value(); }
   ReplicaId winner() const { return command_ ? command_->winner : 0; }
-  // `met_last`: who refused, or was refused, last.
+  // `met_last`: the replica of the last refusal, by either side.
   void ask(const Discard& command, ReplicaId met_last);
   void end(bool ok, std::string text);  // answers the command, if there is one
-  void advance();                       // ends where nothing comes of it any more
-  // This replica wants to match: whether it is the winner, and the history here may go for it.
+  void advance();                       // ends a command that cannot succeed any more
+  // `primary` wants to match. True: it is the winner, and the history here may be given up for it.
   bool comes(ReplicaId primary) const;
   void note_split_brain(ReplicaId with, Lsn common);
   std::string doubt_of_winner() const;  // empty: none

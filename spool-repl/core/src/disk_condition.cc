@@ -13,7 +13,7 @@ struct Overloaded : F... {
   using F::operator()...;
 };
 
-// Alternatives of one variant as those of a wider one.
+// Converts a variant to a variant with more alternatives.
 template <class To, class From>
 To widened(const From& from) {
   return std::visit([](const auto& alternative) -> To { return alternative; }, from);
@@ -64,7 +64,7 @@ void DiskCondition::note_refill(Lsn until, const Epoch& epoch, const Epoch& of) 
   };
   std::visit(
       Overloaded{[&](Consistent&) { state_ = Refilling{until, epoch}; }, [&](Refilling& s) { refill(s); },
-                 [&](Damaged& s) { repair(s); }, [](Syncing&) {},  // it brings everything
+                 [&](Damaged& s) { repair(s); }, [](Syncing&) {},  // the resync brings everything
                  [&](AcceptingLoss& s) { std::visit(Overloaded{refill, repair}, s.lost); },
                  [](Finishing&) { TL_CHECK_MSG(false, "no primary is followed meanwhile"); }},
       state_);

@@ -10,19 +10,16 @@ using disk_state::Damaged;
 using disk_state::Syncing;
 using verdict::SplitBrain;
 
-// What a history holds behind a record that another history has too. The other history ends in the epoch
-// `other`.
+// The epochs of a history behind a common record. The other history ends in the epoch `other`.
 struct Successors {
-  bool by_force = false;  // some epoch was begun by force, or may have been: the table does not reach back so
-                          // far
-  bool lossy = false;     // some epoch is flagged so
-  ReplicaId first = 0;    // writer of the first epoch; 0: there is none
-  bool first_by_force = false;  // the first epoch is flagged so
-  bool heir = false;            // some epoch was granted after `other`
-  bool beside = false;          // some epoch was granted at or before `other`: the one arbiter had gone back
-                                // meanwhile
-  // The members that were connected, and had lost nothing, when the first epoch began. A record that none of
-  // them had was acknowledged by no set that counts one of them.
+  bool by_force = false;  // an epoch was begun by force, or the table does not reach back far enough to tell
+  bool lossy = false;     // an epoch has epoch_lossy, or the table does not reach back far enough to tell
+  ReplicaId first = 0;    // writer of the first epoch; 0: none
+  bool first_by_force = false;  // the first epoch has epoch_by_force
+  bool heir = false;            // an epoch was granted after `other`
+  bool beside = false;          // an epoch's counter is not above that of `other`: the arbiter was set back
+  // The members that were connected, and had lost nothing, when the first epoch began. No set with one of
+  // these members has acknowledged a record that all of them lack.
   ReplicaSet witnesses = 0;
 };
 
@@ -44,21 +41,22 @@ Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const 
   return out;
 }
 
-// Whether that table begins after this epoch, so that it cannot tell of it, and has forgotten no loss.
+// Whether the full table begins after `epoch`, so that it has forgotten the epoch. False if it may have
+// forgotten a loss.
 bool forgets(const EpochTable& epochs, const Epoch& epoch) {
   return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter &&
          !(epochs.front().flags & epoch_lossy);
 }
 
-// Whether that table has forgotten a promotion by force, of a replica that is not counted, which this history
-// does not hold.
+// Whether the table `there` has forgotten a forced promotion that this history does not have. Promotions of
+// replicas in `counted` do not matter.
 bool forced_unseen(const EpochTable& here, const EpochTable& there, ReplicaSet counted) {
   return (forcers_unknown_to(here, there) & ~counted) != 0;
 }
 
-// Whether that table has forgotten an end in the epoch `left`, while its primary, a member then, still has
-// all that was acknowledged. A member held what is here, unless the member has given that up for a history of
-// force (covers).
+// Whether the offered table has forgotten the epoch `left`, in which this history ends, but its primary still
+// has everything acknowledged here. The primary was a member of `left`, so it had these records. It could
+// only have given them up for a forced history (covers).
 bool forgotten_and_kept(const History& here, const Offer& there, const EpochEntry& left) {
   if (!forgets(there.epochs, left.epoch) || !(left.in_sync & set_of(there.primary))) return false;
   return !forced_unseen(here.epochs, there.epochs, left.in_sync) &&
@@ -67,15 +65,15 @@ bool forgotten_and_kept(const History& here, const Offer& there, const EpochEntr
          });
 }
 
-// Whether a tail that ends in the epoch `newest` may be cut off for the primary of `epoch`: it was
-// acknowledged to nobody, or the primary's history has it as well. So it is where
-// - the primary was a member, and has not given up its records since for a history of force (given_up);
-// - the first epoch behind the common record was begun by a member, or some epoch was granted in view of
-// `newest` (heir): the
-//   log that shows this may have been cut;
-// - one arbiter grants all epochs (granted), and has granted no counter twice (beside);
-// - a witness lacks the tail (`lost_there`).
-// Force breaks each chain of grants, on either side, and a promotion in spite of a loss breaks all.
+// Whether a tail that ends in the epoch `newest` may be cut off for the primary of `epoch`. The tail was
+// never acknowledged, or the primary's history has it too, in each of these cases:
+// - The primary was a member, and has not given up its records for a forced history (given_up).
+// - A member began the first epoch behind the common record, or an epoch was granted after `newest` (heir).
+//   This holds even if the log with that epoch was cut.
+// - One arbiter grants all epochs (granted), and has granted no counter twice (beside).
+// - A witness lacks the tail (`lost_there`).
+// A forced epoch on either side rules out all but the first case. A promotion in spite of a loss rules out
+// all.
 bool covers(bool one_chain, ReplicaId primary, const Epoch& epoch, const Successors& there,
             const EpochEntry& newest, bool forced_here, bool lost_there) {
   if (there.lossy) return false;
@@ -86,8 +84,8 @@ bool covers(bool one_chain, ReplicaId primary, const Epoch& epoch, const Success
   return (heir || granted || lost_there) && !there.by_force && !forced_here;
 }
 
-// Whether no record behind this point was acknowledged: no epoch of these records counts this replica, and
-// each counts a witness, which lacks them. False where the table does not reach back so far.
+// Whether no record behind `lsn` was acknowledged. True if each epoch of these records excludes this replica
+// and has a witness as a member: the witnesses lack the records. False if the table does not reach back.
 bool acknowledged_to_nobody(const History& here, Lsn lsn, ReplicaSet witnesses) {
   const auto& epochs = here.epochs;
   if (epochs.empty() || epochs.front().start > lsn + 1) return false;
@@ -99,9 +97,9 @@ bool acknowledged_to_nobody(const History& here, Lsn lsn, ReplicaSet witnesses) 
   return true;
 }
 
-// Whether this primary has everything that may have been acknowledged here before the journal was damaged. It
-// has what was committed if its table has the epoch of that for long enough, or the newest epoch that was
-// here. Where nothing was committed every history has it. What came behind is judged as any tail.
+// Whether the primary has everything that may have been acknowledged here before the journal was damaged.
+// It has the committed records if its table has their epoch up to `until`, or the newest epoch that was here.
+// Without committed records, nothing can be missing. Later records are judged like any tail.
 bool has_what_was_damaged(const History& here, const Damaged& damage, const Offer& there) {
   const EpochTable& epochs = there.epochs;
   auto find = [&](const Epoch& e) {
@@ -117,8 +115,8 @@ bool has_what_was_damaged(const History& here, const Damaged& damage, const Offe
   if (damage.until != Lsn{} && !reaches(ours) && !(damage.of && reaches(find(*damage.of))))
     return forgotten_and_kept(here, there, newest);
   if (has_newest && ours + 1 == epochs.end()) return true;
-  EpochEntry left = has_newest ? *ours : newest;         // what the tail here ends in
-  Lsn parted = has_newest ? ours->start : damage.until;  // epochs that both have are no successors
+  EpochEntry left = has_newest ? *ours : newest;         // the epoch in which the tail here ends
+  Lsn parted = has_newest ? ours->start : damage.until;  // common epochs are no successors
   for (const EpochEntry& e : here.epochs)
     if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
   Successors behind = successors_behind(parted, epochs, left.epoch);
@@ -127,8 +125,7 @@ bool has_what_was_damaged(const History& here, const Damaged& damage, const Offe
          covers(here.one_chain, there.primary, there.epoch, behind, left, forced_here, false);
 }
 
-// Whether what is here is a part of a history only, since a resync was not finished, and holds nothing that
-// the offered history lacks.
+// Whether an unfinished resync has left only a part of a history here, and the offered history has this part.
 bool is_fragment(const History& here, const Offer& there) {
   const auto* part = here.incomplete ? std::get_if<Syncing>(&*here.incomplete) : nullptr;
   if (!part) return false;
@@ -139,7 +136,7 @@ bool is_fragment(const History& here, const Offer& there) {
   return history_holds(there.epochs, Lsn{UINT64_MAX}, part->base->epoch, part->base->lsn);
 }
 
-// What the log was cut for is the offered history: what is left of the log is in it.
+// Whether the log was cut for the offered history. Then the offered history has the rest of the log.
 bool is_of_the_cut(const History& here, const Offer& there) {
   if (!here.cut_for) return false;
   return there.epochs.holds(here.cut_for->epoch) || forgotten_and_kept(here, there, *here.cut_for);
@@ -153,14 +150,14 @@ SplitBrain lost_here(const Damaged& damage, const Offer& there) {
                   damage.newest ? damage.newest->epoch.counter : 0, damage.until.v, there.primary)};
 }
 
-// Where the journal was damaged, and the offered history lacks what was in it.
+// Split brain if the journal was damaged and the offered history lacks records of it.
 std::optional<SplitBrain> judge_damage(const History& here, const Offer& there) {
   const auto* damage = here.incomplete ? std::get_if<Damaged>(&*here.incomplete) : nullptr;
   if (!damage || has_what_was_damaged(here, *damage, there)) return std::nullopt;
   return lost_here(*damage, there);
 }
 
-// The tail behind the common record may go only if nothing of it can have been acknowledged without the
+// The tail behind the common record may be cut off only if no record of it was acknowledged without the
 // primary.
 std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Lsn common,
                                      const Successors& behind) {
@@ -174,7 +171,7 @@ std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Ls
   });
   const ForgottenForce& forgotten = here.epochs.forgotten_force;
   forced_here = forced_here || (forgotten.writers != 0 && forgotten.start > common);
-  // The writer may have lost what is here before it was durable there, and the witnesses saw that.
+  // The writer may have lost these records before they were durable there. The witnesses prove that.
   bool lost_there = acknowledged_to_nobody(here, common, behind.witnesses);
   if (covers(here.one_chain, there.primary, there.epoch, behind, here.newest, forced_here, lost_there))
     return std::nullopt;
@@ -195,8 +192,7 @@ Verdict judge_records(const History& here, const Offer& offer) {
     Successors behind = successors_behind(offer.from, offer.epochs, here.last_epoch);
     if (auto split = judge_tail(here, offer, offer.from, behind)) return *split;
   }
-  // Also of a part of a history nothing is cut off that is known to be committed: its primary fills this
-  // replica anew.
+  // Committed records are never cut off, even from a part of a history. The primary fills this replica.
   if (offer.from < here.commit) return verdict::Resync{};
   if (offer.from == here.last) return verdict::Follow{};
   return verdict::Cut{};
@@ -212,7 +208,7 @@ Verdict judge_resync(const History& here, const Offer& offer) {
         "split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
         here.commit.v, offer.from.v)};
   if (is_of_the_cut(here, offer)) return verdict::Resync{};
-  // The offered table is full and begins after all that is known here: it has forgotten.
+  // The offered table may be full and begin after all epochs that are known here.
   EpochEntry left = here.newest;
   left.epoch = here.epochs.back().epoch;
   if (common.v == 0 && forgotten_and_kept(here, offer, left)) return verdict::Resync{};
@@ -224,8 +220,8 @@ Verdict judge_resync(const History& here, const Offer& offer) {
 
 Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer) {
   if (common >= commit) return verdict::Follow{};
-  // A resync that was not finished leaves nothing to keep, unless the content was complete up to a point
-  // behind this one.
+  // An unfinished resync leaves nothing to keep, unless the content is complete up to a point behind
+  // `common`.
   bool unfinished = peer && peer->inconsistent && (!peer->base || peer->base->lsn <= common);
   if (unfinished) return verdict::Resync{};
   return SplitBrain{fmt::format(
@@ -234,7 +230,7 @@ Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer) {
       commit.v, parting_text(common))};
 }
 
-// By the epochs alone, with the judgement that a match would come to on either side.
+// Uses only the epochs. The result is that of a match on both sides.
 bool have_parted(const History& here, ReplicaId other, const NodeState& there) {
   if (here.one_chain) return false;
   const EpochEntry &ours = here.newest, &theirs = there.epoch;
@@ -279,9 +275,9 @@ bool vouches_for(const NodeState& target, std::span<const EpochEntry> held, Lsn 
          history_holds(held, last, target.base->epoch, target.base->lsn);
 }
 
-// Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here:
-// a replica whose log ends in a later one finds this replica counted there. What lies in other logs only will
-// be cut: if it was by force, or with a loss, nothing but this one will tell.
+// Names the newest epoch of the chain that excludes this replica: logs that end later have it as a member.
+// The search ends at a forced or lossy epoch, and then names the newest epoch. Epochs that are only in other
+// logs will be cut off, so the new epoch takes over their flags.
 Grounds grounds_of_promotion(const PromotionFacts& facts) {
   Epoch named = facts.newest.epoch;
   std::uint32_t carried = 0;

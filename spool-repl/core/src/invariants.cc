@@ -1,5 +1,4 @@
-// What holds between any two events. The simulator looks at it after each event, and so does every debug
-// build.
+// The invariants between two events. The simulator and debug builds check them after each event.
 #include <algorithm>
 
 #include "primary.h"
@@ -26,8 +25,8 @@ void Volume::check_invariants() const {
   for (const DirtyMap& d : dirty) TL_CHECK(!d.slot().known || d.slot().peer != 0);
 }
 
-// What the disk says of the content, or will once the write under way has ended. A refill alone waits for the
-// next write, whatever that is for.
+// The superblock has the state of the content, or will have it after the write in flight. Only a refill, and
+// a raised `until` of a damage, wait for the next superblock write of any purpose.
 void Volume::check_superblock() const {
   bool under_way = superblock_in_flight_ != 0;
   DiskState stored = disk.stored();
@@ -36,18 +35,18 @@ void Volume::check_superblock() const {
            std::holds_alternative<disk_state::Refilling>(s);
   };
   bool waits = refills(stored) && refills(sb.disk);
-  auto* damaged = std::get_if<disk_state::Damaged>(&stored);  // a loss that was seen since raises `until`
+  auto* damaged = std::get_if<disk_state::Damaged>(&stored);
   waits = waits || (damaged && std::holds_alternative<disk_state::Damaged>(sb.disk));
   TL_CHECK(under_way || waits || stored == sb.disk);
   TL_CHECK(under_way || !disk.finishing());
   TL_CHECK(under_way || !disk.source_pending());
-  // Nothing below the commit point is cut off, and what a damaged journal has left begins with that.
+  // Committed records are never cut off, and the base of a damaged journal is committed.
   TL_CHECK(!damaged || damaged->base.lsn <= commit_lsn());
 }
 
 void Term::check_invariants() const {
   TL_CHECK((in_sync_ & set_of(v_.sb.replica)) != 0);
-  // The table has the newest epoch as soon as its record has a place in the log.
+  // The table has the newest epoch once the epoch's record is in the log.
   TL_CHECK(!logged_ || (!v_.sb.epochs.empty() && v_.sb.epochs.back().epoch == epoch_));
   TL_CHECK(logged_ || v_.log.epoch_before(v_.log.end()) != epoch_);
   TL_CHECK(!logged_ || end_ <= v_.log.end());
@@ -77,7 +76,7 @@ void ResyncSource::check_invariants() const {
   for (const Peer& p : peers_) {
     const Peer::Resync* s = p.resync();
     if (!s) continue;
-    // Until the peer says that it is consistent, its acknowledgements count for nothing.
+    // The acknowledgements of an inconsistent peer do not count.
     TL_CHECK(p.incomplete);
     TL_CHECK(s->acked <= s->seq && s->checking.size() <= s->checks);
     TL_CHECK(s->chosen || (s->next == 0 && s->reads == 0));
@@ -98,7 +97,7 @@ void PeerLinks::check_invariants() const {
     const Peer::Streaming* s = p.streaming();
     if (!s) continue;
     TL_CHECK(p.durable_end <= s->received_end && s->received_end <= s->sent_end);
-    // Members whose records are acknowledged have them.
+    // A member has every committed record.
     bool counts = (term_.in_sync() & set_of(p.id())) != 0 && !p.filling();
     TL_CHECK(!counts || p.durable_end == 0 || v_.log.committed_end() <= std::max(p.durable_end, s->begun_at));
   }
@@ -106,7 +105,7 @@ void PeerLinks::check_invariants() const {
 
 void Primary::check_invariants() const {
   v_.check_invariants();
-  // Its content is the volume, also where a loss was accepted.
+  // A primary's content is the volume, also after an accepted loss.
   TL_CHECK(!v_.disk.inconsistent() && !v_.disk.refilling());
   TL_CHECK(v_.log.committed_end() <= v_.log.durable_end());
   term_.check_invariants();

@@ -35,7 +35,7 @@ void Membership::log_epoch_if_due() {
   if (!term_.logged()) log_epoch();
 }
 
-// Retried from advance() while the ring is full: the checkpointer makes room.
+// While the ring is full, advance() calls this again. The checkpointer makes room.
 void Membership::log_epoch() {
   Body body;
   body.header = {RecordType::epoch,
@@ -59,8 +59,8 @@ void Membership::log_epoch() {
   term_.note_logged(no + 1);
 }
 
-// What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log
-// here at the promotion: how much of that is committed is not known after a restart.
+// A member that was created again may have acknowledged everything that was in the log here at the promotion.
+// After a restart, this primary does not know how much of that is committed.
 Lsn Membership::held_by(const Peer& peer, Lsn peer_last) const {
   if (!term_.required(peer)) return {};
   RecordNo end = v_.log.committed_end();
@@ -77,20 +77,19 @@ bool Membership::lossy_behind(RecordNo end) const {
   return false;
 }
 
-// Whether it is better to do without it: it comes back as any other that was away.
+// Whether the primary may continue without the peer. The peer can reconnect later.
 bool Membership::may_be_closed(const Peer& p) const {
   if (!p.is_streaming()) return false;
   ReplicaSet members = term_.counted() | (change_ ? change_->desired.in_sync : 0);
   if (!(members & set_of(p.id())) || p.filling()) return true;
-  // Without it as many are to be left as the administrator wants: else its loss is a suspension, and not the
-  // end of one.
+  // min_in_sync members must remain. Otherwise closing the connection would cause a suspension.
   bool enough = static_cast<unsigned>(std::popcount(term_.in_sync() & ~set_of(p.id()))) >=
                 v_.config.min_in_sync;
   return enough && may_leave_out(p);
 }
 
-// Where the administrator prefers errors to waiting. What was completed and cannot be acknowledged any more
-// makes every later flush fail too, until the device is attached anew.
+// With a suspend_timeout, requests fail instead of waiting longer. Completed writes may then be lost, so
+// every later flush fails too, until the device is attached again.
 void Membership::bound_suspension() {
   if (!term_.suspended() || !requests_.any_waits()) {
     waiting_since_.reset();
@@ -103,7 +102,7 @@ void Membership::bound_suspension() {
         fmt::format("suspended for {} s", std::chrono::duration_cast<std::chrono::seconds>(bound).count()));
 }
 
-// A change of the set, or a connection that comes back at once, is no news.
+// A short suspension is not reported: a change of the set, or a peer that reconnects at once, causes one.
 void Membership::tell_suspension() {
   if (!term_.suspended()) {
     suspended_since_.reset();
@@ -132,18 +131,18 @@ std::string Membership::waits_for() const {
   return change_ ? text + ", or the arbiter" : text;
 }
 
-// Whether the newest epoch that this one is known to have durably counts this replica, so that it is not
-// promoted without it. The one before may be an epoch in which it was alone; with a member like that there is
-// no going on without asking a person.
+// Whether the newest epoch that is known to be durable on the peer has this replica as a member. Then the
+// peer is not promoted without this replica. In an earlier epoch the peer may have been alone, and then only
+// the operator may decide to continue without it.
 bool Membership::needs_us(const Peer& p) const {
   if (p.durable_end < v_.log.first()) return false;
   return (v_.epoch_at(v_.log.mark_before(p.durable_end).lsn).in_sync & set_of(v_.sb.replica)) != 0;
 }
 
-// Without a person's word.
+// Whether the configuration lets the primary continue without the peer, without the operator.
 bool Membership::policy_leaves_out(const Peer& p) const {
   if (v_.config.arbiter == Arbiter::external) return true;
-  // One that is configured otherwise is not away: nobody knows what it may do by its own settings.
+  // An unfit peer is running with other settings, which may let it become primary.
   return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p) && v_.find_link(p.id())->unfit.empty();
 }
 
@@ -151,9 +150,8 @@ bool Membership::may_leave_out(const Peer& p) const {
   return forced_alone_ || policy_leaves_out(p);
 }
 
-// One change at a time. A member that is away may be removed before the epoch that still counts it is durable
-// everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after
-// that.
+// One change at a time. An absent member may be removed before the present epoch is durable on all members.
+// A member is added only after that.
 void Membership::consider_change() {
   if (term_.logged()) v_.settle_loss(term_.end());
   if (change_) {
@@ -163,7 +161,7 @@ void Membership::consider_change() {
   if (!term_.logged()) return;
   bool durable = term_.durable_on(term_.in_sync()) >= term_.end();
   if (durable) term_.settle();
-  if (!term_.suspended()) forced_alone_ = false;  // they are back: the next time is to be asked about anew
+  if (!term_.suspended()) forced_alone_ = false;  // the members are back: a later loss needs a new command
   if (!leave_out_those_away() && durable) add_those_that_caught_up();
 }
 
@@ -173,15 +171,14 @@ bool Membership::leave_out_those_away() {
   bool by_force = false;
   for (const Peer& p : peers_) {
     bool away = p.away();
-    // One that is being filled anew holds nothing that counts, and it is here and knows that: no policy
-    // speaks for it.
+    // A peer that is being filled does not have the data, and knows that it is connected. No policy applies.
     bool filled_now = p.is_streaming() && p.filling();
     if (!(term_.in_sync() & set_of(p.id())) || !((away && may_leave_out(p)) || filled_now)) continue;
     set &= ~set_of(p.id());
     by_force = by_force || (away && !policy_leaves_out(p));
   }
-  // A replica that is counted alone must hold a record after a power cut: an empty log is that of a new disk,
-  // which is not promoted.
+  // A sole member must have a durable record. After a power cut, an empty log would look like a new disk, and
+  // the replica could not be promoted.
   bool empty = v_.log.mark_before(v_.log.durable_end()).lsn == Lsn{};
   bool enough = static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync;
   if (set == term_.in_sync() || empty || !enough) return false;
@@ -195,15 +192,15 @@ void Membership::add_those_that_caught_up() {
     if (p.config.protocol != Protocol::C || (term_.in_sync() & set_of(p.id()))) continue;
     if (!p.is_streaming() || p.filling()) continue;
     if (!p.adding) {
-      // Close enough that writers do not feel it.
+      // The peer is added only when it is close, so that writes do not wait long for it.
       std::uint64_t behind = v_.log.pos_before(v_.log.end()).v -
                              v_.log.pos_before(std::max(p.durable_end, v_.log.first())).v;
       if (behind > v_.config.send_window_bytes / 2) continue;
       p.adding = true;
       p.add_barrier = v_.log.end();
     }
-    // With the record of this epoch, which may have begun since: a log that goes on from an epoch which
-    // counts neither it nor others then tells those by whom it came.
+    // The peer also needs the record of this epoch, which may have begun since. Without the record, its log
+    // could continue from an epoch that excludes it, and would not name the writer.
     if (p.durable_end >= std::max(p.add_barrier, term_.end()))
       return start_change(term_.in_sync() | set_of(p.id()));
   }
@@ -224,8 +221,7 @@ void Membership::start_change(ReplicaSet set, bool by_force, std::uint64_t after
     ask_arbiter();
 }
 
-// The same change again after an unknown outcome is harmless: it finds its own attempt, or the value before
-// it.
+// After an unknown outcome, the same request is safe: the arbiter then has the old value or this change.
 void Membership::ask_arbiter() {
   TL_CHECK(change_ && v_.config.arbiter == Arbiter::external);
   change_->ask_again.reset();
@@ -234,8 +230,6 @@ void Membership::ask_arbiter() {
                                      false, value_, change_->desired});
 }
 
-// A replica has met a newer primary. No change of the set may be due that would tell: with as few members as
-// min_in_sync none leaves.
 void Membership::ask_whether_granted(std::uint64_t newer) {
   if (change_ || doubted_ || !term_.logged()) return;  // asked when that peer connects again
   doubted_ = newer;
@@ -249,8 +243,8 @@ void Membership::on_arbiter(const ArbiterAnswer& answer) {
   if (auto newer = std::exchange(doubted_, std::nullopt)) {
     if (answer.outcome == Outcome::unknown) return;  // asked again when that peer connects again
     if (answer.current != value_) return lose_to(answer);
-    // That peer has epochs which this arbiter has not granted: another arbiter's, or of a volume that was
-    // adopted. It is to judge by a newer one of ours, which proves nothing to it: the chain is not one.
+    // The peer has epochs that this arbiter has not granted, of another arbiter or of an adopted volume. A
+    // newer epoch begins here, so that the peer can judge it. The epoch is by force, as the chain is broken.
     return start_change(term_.in_sync(), true, *newer);
   }
   if (!change_) return;
@@ -294,7 +288,7 @@ void Membership::apply_change() {
   }
   begin_epoch(granted.epoch, granted.in_sync,
               {granted.by_force ? std::uint32_t{epoch_by_force} : 0, mark_of(term_.epoch())});
-  // Nobody who counted before is let go of until this epoch's record is durable on those who count now.
+  // The former members stay required until this epoch's record is durable on the new members.
   TL_CHECK(term_.in_sync() == granted.in_sync && (term_.counted() & (joined | left)) == (joined | left));
 }
 

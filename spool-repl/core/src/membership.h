@@ -1,4 +1,4 @@
-// Membership of a primary: which epoch it writes in, and how the in-sync set changes.
+// Membership of a primary: its epoch, and changes of the in-sync set.
 //
 //                 start_change                    granted
 //   no change --------------> asking the arbiter --------> new epoch
@@ -8,10 +8,9 @@
 //       |                     waiting -----+                   |
 //       +------------------------------------------------------+
 //
-// The manual arbiter grants at once.
-//
-// A change of the set is granted by the arbiter first (with an unknown outcome nothing changes here, and the
-// same change is asked for again), then it is a record. An answer that names another primary ends this one.
+// The manual arbiter grants at once. The arbiter grants a change of the set before the change becomes a
+// record. After an unknown outcome nothing changes here, and the same change is requested again. If the
+// answer names another primary, this primary is lost.
 #pragma once
 
 #include <string>
@@ -29,25 +28,25 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // A promotion: this, then begin_epoch(). `value`: what the arbiter holds, where there is one.
+  // A promotion calls this, then begin_epoch(). `value`: the arbiter's value, with an external arbiter.
   void take_office(ReplicaSet in_sync, std::optional<EpochValue> value);
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, const Grounds& grounds);
-  // A replica holds an epoch with this counter that nobody here knows. False: no epoch may begin now, or
-  // this primary is lost.
+  // Begins an epoch above `counter`, since a replica has an unknown epoch with this counter. False: no epoch
+  // may begin now, or this primary is lost.
   bool begin_epoch_behind(std::uint64_t counter);
   void log_epoch_if_due();
 
   void on_arbiter(const ArbiterAnswer& answer);
-  // A replica has met a newer primary. No change of the set may be due that would tell: with as few members
-  // as min_in_sync none leaves.
+  // Asks the arbiter, also without a due change of the set: a replica has an epoch `newer` of another
+  // primary.
   void ask_whether_granted(std::uint64_t newer);
   void consider_change();
-  bool go_on_alone();  // false: no replica that is needed is away
+  bool go_on_alone();  // false: no required replica is away
   void demote() { demoting_ = true; }
   void stay() { demoting_ = false; }
   void lose(std::string reason);  // another primary has taken over, or may have
 
-  // The device fails where the administrator prefers errors to waiting.
+  // Fails the device after suspend_timeout.
   void bound_suspension();
   void tell_suspension();
 
@@ -55,10 +54,10 @@ class Membership {
   bool changing(ReplicaId id) const { return change_ && (change_->desired.in_sync & set_of(id)); }
   bool settled() const { return term_.logged() && !change_; }
   bool may_be_closed(const Peer& peer) const;
-  // What the peer has acknowledged. `peer_last`: the end of its log.
+  // The LSN up to which the peer may have acknowledged. `peer_last`: the end of its log.
   Lsn held_by(const Peer& peer, Lsn peer_last) const;
-  bool lossy_behind(RecordNo end) const;  // an epoch from there on was begun in spite of a loss
-  // Of a volume that has begun just now: no record before this primary's first is durable here.
+  bool lossy_behind(RecordNo end) const;  // an epoch from `end` on was begun in spite of a loss
+  // The volume is new, and its first record is not durable here yet.
   bool first_record_not_durable() const { return first_ever_ && v_.log.durable_end() <= promoted_at_; }
   std::string waits_for() const;
   std::optional<Instant> next_tick() const;
@@ -86,14 +85,13 @@ class Membership {
   Peers& peers_;
   Term& term_;
   Requests& requests_;
-  RecordNo promoted_at_ = 0;         // one past what was in the log before this primary's first record
-  bool first_ever_ = false;          // there was no record before
-  std::optional<EpochValue> value_;  // the arbiter's, as far as known here
+  RecordNo promoted_at_ = 0;         // this primary's first record
+  bool first_ever_ = false;          // the log was empty before it
+  std::optional<EpochValue> value_;  // the arbiter's value, as far as known here
   std::optional<Change> change_;
   std::uint64_t arbiter_token_ = 0;       // of the newest question
-  std::optional<std::uint64_t> doubted_;  // the arbiter is asked whether this one still counts, since
-                                          // somebody holds that epoch
-  std::optional<Instant> waiting_since_;  // suspended, and somebody waits
+  std::optional<std::uint64_t> doubted_;  // a peer's newer epoch, while the arbiter is asked about it
+  std::optional<Instant> waiting_since_;  // suspended, and a request waits
   std::optional<Instant> suspended_since_;
   bool suspension_told_ = false;
   bool forced_alone_ = false, demoting_ = false;

@@ -6,7 +6,7 @@ namespace twinloft::repl::core {
 
 namespace {
 
-// Overlapping ranges become one, so that each zero extent is met once.
+// Merges overlapping ranges, so that each zero extent is found once.
 std::vector<BlockIndex::ZeroExtent> merged(std::vector<BlockIndex::ZeroExtent> ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.lba < b.lba; });
   std::vector<BlockIndex::ZeroExtent> out;
@@ -26,7 +26,7 @@ std::vector<BlockIndex::ZeroExtent> merged(std::vector<BlockIndex::ZeroExtent> r
 SealedBatch OpenBatch::seal(const BlockIndex& pending, std::uint64_t serial, Arena& arena) {
   SealedBatch batch;
   std::vector<std::pair<Extent, Slot>> parts;
-  // An address comes up again where it was written, zeroed and written again within the batch.
+  // An address that was written, zeroed and written again within the batch occurs twice.
   std::sort(blocks_.begin(), blocks_.end());
   blocks_.erase(std::unique(blocks_.begin(), blocks_.end()), blocks_.end());
   for (std::uint64_t lba : blocks_) {

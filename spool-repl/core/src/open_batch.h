@@ -1,5 +1,5 @@
-// The batch that writes collect in until it is sealed. The newest content of an address within a batch is
-// stored once; it lies in the primary's pending image under the batch's serial.
+// The open batch collects writes until it is sealed. An address is stored once in a batch, with its newest
+// content. The content is in the primary's pending index under the batch's serial.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class OpenBatch {
   static constexpr std::size_t zero_puts_max = 256;
 
   bool empty() const { return blocks_.empty() && zeros_.empty(); }
-  // Each data block may split one zero extent in two; the bounds keep a batch within record_extents_max.
+  // Each data block may split a zero extent in two. These limits keep a batch within record_extents_max.
   bool has_room(std::size_t data_blocks, std::size_t zero_puts) const {
     return blocks_.size() + data_blocks <= record_payload_blocks_max &&
            zeros_.size() + zero_puts <= zero_puts_max;
@@ -28,7 +28,7 @@ class OpenBatch {
   void note_data(Lba lba) { blocks_.push_back(lba.v); }
   void note_zeros(Lba lba, std::uint64_t blocks) { zeros_.push_back({lba, blocks, 0}); }
 
-  // The batch's final content, and an empty batch again.
+  // Returns the final content, and leaves the batch empty.
   SealedBatch seal(const BlockIndex& pending, std::uint64_t serial, Arena& arena);
 
   Instant opened_at;

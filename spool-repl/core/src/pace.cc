@@ -9,7 +9,7 @@ double in(Duration d, std::uint64_t rate) {
 }
 }  // namespace
 
-// A short resync is over before anybody has noticed it; and a whole piece is read at the slowest rate, too.
+// A short resync runs without limit. At the slowest rate, a whole piece must still fit.
 double Pace::burst() const {
   return std::max(in(interval, rate_), 256.0 * 1024);
 }
@@ -38,14 +38,14 @@ bool Pace::advance(Instant now, bool working) {
   return now - judged_ >= interval;
 }
 
-// Whether requests of this kind take too long. A rest, and the time without a resync, tell what is usual: of
-// one that something else has held up it takes no more than a part.
+// Whether requests of this kind take too long. The usual latency is learned during a rest and without a
+// resync. A single slow interval counts only in part, since its cause may be unrelated.
 bool Pace::look(Latency& l, const std::optional<Instant>& since) {
   bool slow = since && now_ - *since > limit(l);
   if (l.count == 0) return slow;
   Duration mean = l.sum / static_cast<std::int64_t>(l.count);
-  bool learns = !working_ || (resting() && rest_left_ < rest_intervals);  // what was under way when the rest
-                                                                          // began has ended
+  // In the first interval of a rest, requests may still be slow from before it.
+  bool learns = !working_ || (resting() && rest_left_ < rest_intervals);
   if (learns) l.usual = l.usual == Duration(0) ? mean : (3 * l.usual + std::min(mean, 2 * l.usual)) / 4;
   slow |= mean > limit(l);
   l.sum = Duration(0);
@@ -75,7 +75,7 @@ void Pace::judge(const Waiting& waiting) {
   taken_ = 0;
 }
 
-// No further up than what is made use of: it would take long to come down from there.
+// The rate grows only to twice the used rate, since a much higher rate would take long to come down.
 void Pace::change_rate(bool slow, bool asked) {
   std::uint64_t used = std::max(rate_first,
                                 2 * taken_ * (std::chrono::nanoseconds(std::chrono::seconds(1)) / interval));

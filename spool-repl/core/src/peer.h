@@ -1,4 +1,4 @@
-// A peer of the primary: what is known of its log beyond one connection, and the state of the connection.
+// A peer of the primary: the state of the connection, and knowledge of its log that outlives the connection.
 //
 //         PeerUp             last common record found
 //   Away --------> Matching --------------------------> Streaming
@@ -6,10 +6,8 @@
 //                     | records alone do not suffice        | the peer is ready
 //                     +--------------> OfferingResync ------+
 //
-// PeerDown leads from each of these back to Away. A refusal, by either side, leads to StandAlone, until the
-// peer connects anew.
-//
-// A state has what is meaningful in it, and nothing else: the end of a state is the end of all that.
+// PeerDown leads from each of these back to Away. A refusal, by either side, leads to StandAlone until the
+// peer connects again. Each state owns its data, which ends with the state.
 #pragma once
 
 #include <deque>
@@ -22,75 +20,75 @@
 namespace twinloft::repl::core {
 
 struct Peer {
-  // Resync: the blocks that the peer may lack go to it in the stream of records, 64 at a time: one word of
-  // the bitmap.
+  // A resync sends the blocks that the peer may lack beside the records. A chunk is up to 64 blocks, one word
+  // of the bitmap.
   struct Chunk {
     std::uint64_t word = 0, mask = 0;
-    unsigned repairs = 0;  // so far; then only what is needed is read, and not the blocks between
+    unsigned repairs = 0;  // so far. After a repair, only the blocks of the mask are read
   };
   struct Resync {
-    // Not before everything is committed here that the peer may have written home already: it must not get
-    // older content.
+    // The resync starts once everything before this record is committed here. The peer may already have
+    // written these records home, and must not get older content.
     RecordNo not_before = 0;
-    Lsn base;                            // records behind this one reach the peer on this connection
-    std::vector<std::uint64_t> todo;     // what was not looked at yet
-    std::uint64_t next = 0;              // word of it
+    Lsn base;                            // records behind this LSN reach the peer on this connection
+    std::vector<std::uint64_t> todo;     // bitmap of the blocks to send or check
+    std::uint64_t next = 0;              // next word of `todo`
     std::uint64_t total = 0, done = 0;   // blocks
-    bool whole = true, nothing = false;  // nothing: the records that follow are all that it lacks
+    bool whole = true, nothing = false;  // nothing: the peer lacks only the records that follow
     bool chosen = false;                 // todo is filled
-    bool compare = false;                // digests first: much of it may be there already
+    bool compare = false;                // digests first, since the peer may have many of the blocks
     std::uint64_t checks = 0;            // sent
-    std::deque<Chunk> checking;          // those without an answer
-    std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
-    std::uint64_t acks = 0;              // how often it has told that: also that its disk goes on
+    std::deque<Chunk> checking;          // checks without an answer
+    std::uint64_t seq = 0, acked = 0;    // data messages that were sent, and that are in the peer's data area
+    std::uint64_t acks = 0;              // number of acknowledgements, also repeated ones
     struct Flying {
       std::uint64_t seq, bytes;
       Chunk chunk;
     };
-    std::deque<Flying> flying;  // those between
-    std::vector<Chunk> again;   // found to differ, or the peer had no room for it
+    std::deque<Flying> flying;  // data messages in flight
+    std::vector<Chunk> again;   // chunks to send: they differ, or the peer declined them
     Instant pause_until;
-    bool declined = false;  // the last answer to data was that: it is to be sent again
+    bool declined = false;  // the peer declined the last data message, which will be sent again
     std::uint64_t flying_bytes = 0;
     unsigned reads = 0;
     bool end_sent = false;
-    std::optional<std::uint64_t> told;  // how far it is, as the target was told
+    std::optional<std::uint64_t> told;  // `done` in the last SyncProgress
   };
 
   struct Away {};
 
-  // The last record that both have is looked for.
+  // The primary searches for the last record that both logs have.
   struct Matching {
     std::optional<MatchState> answer;  // of the peer
-    bool again = false;                // looked at again when the record of the newest epoch is durable here
-    // Candidates low..high, each meaning "everything before this number".
+    bool again = false;                // match again once the record of the newest epoch is durable here
+    // Candidates low..high: each is the end of a common part of the logs.
     struct Search {
       RecordNo low = 0, high = 0, probing = 0;
       bool low_known = false;
-      LogMark mark;  // that was asked for last
+      LogMark mark;  // of the last probe
     };
     std::optional<Search> search;
   };
 
   // SyncBegin has been sent.
   struct OfferingResync {
-    RecordNo hold = 0;  // it named the tail before this record, which stays until the peer answers
+    RecordNo hold = 0;  // the tail stays at or before this record, which the offer names, until the answer
     bool whole = true, compare = true;
   };
 
   struct Streaming {
-    RecordNo begun_at = 0;  // the peer has what comes before, says its log
+    RecordNo begun_at = 0;  // the peer's log has the records before it
     RecordNo sent_end = 0, received_end = 0;
     bool reading = false;  // a record for the peer is being read from the journal
     LogMark commit_sent;
-    RecordNo due_end = 0;      // what had been sent when this was looked at last; 0: nothing is waited for
-    Instant due_since;         // and when that was: it is to be durable there within slow_peer
-    std::uint64_t filled = 0;  // while it is being filled: how far that was then
+    RecordNo due_end = 0;      // records before it must be durable there within slow_peer. 0: none
+    Instant due_since;         // the start of this time
+    std::uint64_t filled = 0;  // of a peer that is being filled: its progress at due_since
     std::optional<Resync> resync;
   };
 
-  // One side has refused. Until the connection is closed, what an offer names stays, and a resync may still
-  // be said to have ended.
+  // One side has refused. Until the connection is closed, the records of an offer stay, and the peer may
+  // still report the end of a resync.
   struct StandAlone {
     RecordNo hold = 0;
     std::optional<Resync> resync;
@@ -101,8 +99,8 @@ struct Peer {
   explicit Peer(PeerConfig c) : config(std::move(c)) {}
 
   ReplicaId id() const { return config.id; }
-  ConnectionState connection() const;  // as the status names it
-  bool away() const;                   // not connected, or not for long
+  ConnectionState connection() const;  // for the status
+  bool away() const;                   // not connected, or the connection is being closed
   bool filling() const { return incomplete || refill > durable_end; }
   template <class S>
   S* in() {
@@ -122,26 +120,25 @@ struct Peer {
   RecordNo sent_end() const;
   RecordNo received_end() const;
 
-  // Transitions. Each checks where it comes from.
+  // Transitions. Each checks the present state.
   void connect(const Epoch& named);  // from any state; `named`: this node's epoch
   void disconnect();                 // from any state; StandAlone stays
   void offer(const OfferingResync& offer);
-  Streaming& stream(RecordNo from);  // the peer's log is ours before `from`
+  Streaming& stream(RecordNo from);  // both logs are equal before `from`
   void stand_alone(std::string reason);
   void end_resync();
 
   PeerConfig config;
   std::uint64_t connection_no = 0;
-  Epoch epoch;  // as this node named it when the connection began; names all messages of the connection
-  bool adding = false;       // counts in every acknowledgement, and is to become a member
-  RecordNo add_barrier = 0;  // durable there up to here, it holds all that was acknowledged without it
+  Epoch epoch;               // of the match request of this connection; all its messages name this epoch
+  bool adding = false;       // every acknowledgement needs the peer, and it will become a member
+  RecordNo add_barrier = 0;  // when durable up to here, the peer has all writes acknowledged without it
   RecordNo durable_end = 0;  // 0: not known since this process started
-  RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up
-                        // to here
-  // A resync into it was begun, on this connection or an earlier one, and it has not said that it is
-  // consistent: its acks tell of the records that came meanwhile, and of nothing before them.
+  RecordNo refill = 0;       // the peer had lost acknowledged writes: it has them when durable up to here
+  // A resync into the peer has begun, on this connection or an earlier one, and the peer is not consistent
+  // yet. Its acks cover only the records of this connection.
   bool incomplete = false;
-  std::string why;  // it was refused last, or has refused
+  std::string why;  // reason of the last refusal, by either side
 
  private:
   void leave_stream();
@@ -166,7 +163,7 @@ class Peers {
   std::vector<Peer> peers_;
 };
 
-// Tells the peer, and the log, why the connection is closed.
+// Closes the connection. The peer and the log get the reason.
 void refuse(Volume& volume, Peer& peer, std::string reason, bool split_brain = false);
 
 }  // namespace twinloft::repl::core

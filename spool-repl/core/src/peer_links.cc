@@ -21,7 +21,7 @@ void PeerLinks::peer_up(ReplicaId id) {
   Peer* peer = peers_.find(id);
   if (!peer || term_.lost()) return;
   peer->connect(term_.epoch());
-  if (v_.failed)  // it fills nobody
+  if (v_.failed)  // a failed primary sends nothing
     return refuse(v_, *peer, "the primary's disk has failed: " + v_.failure);
   v_.out.sends.push_back(Send{id, MatchRequest{term_.epoch()}});
 }
@@ -37,7 +37,7 @@ void PeerLinks::peer_down(ReplicaId id) {
 
 void PeerLinks::peer_input(ReplicaId id, PeerMessage message) {
   Peer* peer = peers_.find(id);
-  if (!peer || peer->away()) return;  // of a connection that is being closed
+  if (!peer || peer->away()) return;  // the connection is being closed
   if (term_.lost()) return;
   std::visit(
       [&](auto& m) {
@@ -61,7 +61,7 @@ void PeerLinks::handle(Peer& peer, const Ack& m) {
     return refuse(v_, peer, fmt::format("it acknowledged {}, which it was not sent", m.durable.lsn.v));
   peer.durable_end = std::max(peer.durable_end, *durable);
   stream->received_end = std::max(stream->received_end, received);
-  v_.end_split_brain(peer.id());  // it has looked at its own history, and follows this one
+  v_.end_split_brain(peer.id());  // the peer has compared the histories, and follows this one
 }
 
 void PeerLinks::handle(Peer& peer, const Refuse& m) {
@@ -78,10 +78,9 @@ void PeerLinks::pump() {
   for (Peer& p : peers_) pump(p);
 }
 
-// Sends what the peer lacks, in order, within its window; what memory no longer has comes from the journal.
-// Of a volume that has begun just now nobody gets anything before that is durable here: this replica, were it
-// empty after a power cut, could not be told from one whose disk was replaced, and who holds more than it
-// would speak against it.
+// Sends missing records in order, within the window, from memory or from the journal. The first record of a
+// new volume must be durable here before it is sent. After a power cut, this replica could otherwise be empty
+// while a peer has records. It would then look like a new disk, and could not be promoted.
 void PeerLinks::pump(Peer& peer) {
   if (!peer.is_streaming() || membership_.first_record_not_durable()) return;
   Peer::Streaming& stream = *peer.streaming();
@@ -111,8 +110,7 @@ void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byt
     return;
   Peer::Streaming& stream = *peer->streaming();
   if (!std::exchange(stream.reading, false)) return;
-  // The tail was moving when it connected, and this device has failed since: nothing looks after its peers
-  // any more.
+  // The tail may have passed the record. After a failure of the device, pump() no longer checks for that.
   if (stream.sent_end < v_.log.first()) return;
   const LogRecord& r = v_.log.at(stream.sent_end);
   if (error != 0)
@@ -133,7 +131,7 @@ void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byt
   stream.sent_end++;
 }
 
-// What the record brought is in the data area, or in memory and will be: the peer gets it as content instead.
+// The content of the damaged record is in the data area or in memory. The peer gets it by a resync.
 void PeerLinks::journal_is_damaged(Peer& peer, const std::string& how) {
   v_.readable_from = peer.sent_end() + 1;
   checkpointer_.request_all();
@@ -145,7 +143,7 @@ void PeerLinks::journal_is_damaged(Peer& peer, const std::string& how) {
   v_.out.closes.push_back({peer.id(), "for a resync, since the journal here is damaged"});
 }
 
-// Peers learn the commit point once a batch of output, not once a record.
+// Each batch of output sends the commit point once, not once for each record.
 void PeerLinks::flush_messages() {
   LogMark commit = v_.log.mark_before(v_.log.committed_end());
   for (Peer& p : peers_) {
@@ -160,8 +158,7 @@ void PeerLinks::update_tail_limit() {
   bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2 && v_.log.place(record_blocks_max);
   RecordNo limit = UINT64_MAX;
   for (const Peer& p : peers_) {
-    // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of
-    // it.
+    // The bitmap needs no marks for records that are durable on the peer and committed here.
     if (Link* l = v_.find_link(p.id()); l && !p.filling()) {
       l->covered_end = std::max(l->covered_end, std::min(p.durable_end, v_.log.committed_end()));
       v_.learn(*l);
@@ -181,8 +178,8 @@ std::uint64_t PeerLinks::backlog(const Peer& p) const {
          v_.log.pos_before(std::clamp(has, v_.log.first(), v_.log.end())).v;
 }
 
-// All that is on its way to it is to be durable there within slow_peer. Progress is not enough: a peer that
-// makes one record durable now and then holds up the records behind it longer and longer.
+// Everything in flight to the peer must be durable there within slow_peer. Progress alone is not enough: with
+// a peer that is slower than the load, later records would wait longer and longer.
 void PeerLinks::watch(Peer& p) {
   if (!p.is_streaming()) return;
   Peer::Streaming& s = *p.streaming();
@@ -196,15 +193,15 @@ void PeerLinks::watch(Peer& p) {
   s.due_since = v_.now;
 }
 
-// Of one that is being filled progress is enough, of whatever kind: it may slow the load down
-// (update_tail_limit), and not stop it.
+// For a peer that is being filled, any progress is enough. It may slow the clients down (update_tail_limit),
+// but must not block them.
 void PeerLinks::watch_filling(Peer& p, Peer::Streaming& s) {
   bool waits = p.durable_end < s.sent_end;
   std::uint64_t filled = p.durable_end;
   if (s.resync) {
     const Peer::Resync& r = *s.resync;
     waits = waits || !r.flying.empty() || !r.checking.empty() || r.declined;
-    filled += r.acks + r.checks - r.checking.size();  // and not what it has declined
+    filled += r.acks + r.checks - r.checking.size();  // declined data is no progress
   }
   if (waits && s.due_end != 0 && s.filled == filled) return;
   s.filled = filled;
@@ -212,8 +209,8 @@ void PeerLinks::watch_filling(Peer& p, Peer::Streaming& s) {
   s.due_since = v_.now;
 }
 
-// A peer that is connected and slow holds up acknowledgements (as a member, or as protocol B and A wait for
-// it), and the journal. It is closed; what happens then is the same as with one that is away.
+// A slow peer delays acknowledgements as a member, or under protocol B or A. It also keeps the journal's tail
+// back. Its connection is closed, and the rules for an absent peer then apply.
 void PeerLinks::close_slow() {
   for (Peer& p : peers_) {
     watch(p);
@@ -243,9 +240,9 @@ std::optional<Instant> PeerLinks::next_tick() const {
   return next;
 }
 
-// ---- what others ask
+// ---- queries
 
-// A replica that is being filled, or has lost what it had acknowledged, holds nothing that counts.
+// A replica that is being filled, or has lost acknowledged writes, does not hold everything.
 std::vector<Stream> PeerLinks::streams() const {
   std::vector<Stream> streams;
   for (const Peer& p : peers_) {

@@ -25,7 +25,7 @@ class PeerLinks {
   PeerLinks(const PeerLinks&) = delete;
   PeerLinks& operator=(const PeerLinks&) = delete;
 
-  // A lost primary begins nothing with a peer: it steps down as soon as its reads have ended.
+  // A lost primary starts nothing with a peer. It steps down once its reads have ended.
   void peer_up(ReplicaId id);
   void peer_down(ReplicaId id);
   void peer_input(ReplicaId id, PeerMessage message);
@@ -36,8 +36,8 @@ class PeerLinks {
   void close_slow();
   void pump();
   void flush_messages();
-  // Members, and replicas that are being filled, can always catch up from the journal. For others it is kept
-  // while there is room (close_slow).
+  // The journal keeps the records that members and replicas being filled need to catch up. For other replicas
+  // it keeps records while less than half of it is used (close_slow).
   void update_tail_limit();
 
   std::vector<Stream> streams() const;

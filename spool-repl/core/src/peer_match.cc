@@ -1,4 +1,4 @@
-// Matching: the last record that both logs have is looked for, and what follows from it is decided.
+// Matching: finds the last record that both logs have, and decides between records, resync and refusal.
 #include <algorithm>
 
 #include "peer_links.h"
@@ -21,7 +21,7 @@ void PeerLinks::match(Peer& peer, const MatchState& m) {
   matching.answer = m;
   matching.again = false;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
-  // Candidates are our own records at or after the oldest point that the peer can name.
+  // Only records at or after the tail of the peer's log can be found there.
   Peer::Matching::Search search;
   search.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
   while (search.low < v_.log.end() && v_.log.mark_before(search.low).lsn < m.tail.lsn) ++search.low;
@@ -31,10 +31,9 @@ void PeerLinks::match(Peer& peer, const MatchState& m) {
   probe_next(peer);
 }
 
-// It holds the record of an epoch that this node does not know: begun here and lost in a crash before it was
-// durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer
-// epoch takes over; the replica itself refuses what would cut off more than that. An arbiter knows all
-// epochs, and is asked.
+// The peer has the record of an unknown epoch. It began here and was lost in a crash, or it began on the
+// peer. With the manual arbiter a newer epoch begins here, and the peer refuses a cut of acknowledged
+// records. An external arbiter is asked, since it knows all epochs.
 void PeerLinks::unknown_epoch(Peer& peer, std::uint64_t counter) {
   if (membership_.begin_epoch_behind(counter)) {
     peer.epoch = term_.epoch();
@@ -45,11 +44,11 @@ void PeerLinks::unknown_epoch(Peer& peer, std::uint64_t counter) {
   refuse(v_, peer, fmt::format("it holds epoch {}, which nobody granted", counter));
 }
 
-// Binary search: histories are equal up to some record and differ after it.
+// Binary search: the histories are equal up to a record and differ after it.
 void PeerLinks::probe_next(Peer& peer) {
   TL_CHECK(peer.in<Peer::Matching>() && peer.in<Peer::Matching>()->search);
   Peer::Matching::Search& search = *peer.in<Peer::Matching>()->search;
-  if (search.low < v_.log.first()) {  // the tail has moved on meanwhile
+  if (search.low < v_.log.first()) {  // the tail has moved since
     search.low = v_.log.first();
     search.low_known = false;
   }
@@ -109,12 +108,12 @@ void PeerLinks::begin(Peer& peer, RecordNo common_end) {
     v_.note_split_brain(peer.id(), from.lsn);
     return refuse(v_, peer, std::move(split->why), true);
   }
-  // A promotion in spite of a loss leaves blocks of lost records in the data area here: no record tells of
-  // those.
+  // After a promotion in spite of a loss, the data area here has blocks of lost records. Only a resync brings
+  // them to the peer.
   if (membership_.lossy_behind(common_end)) return begin_resync(peer, common_end);
   Peer::Streaming& stream = peer.stream(common_end);
   peer.refill = term_.required(peer) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
-  // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
+  // Until the peer's first ack, only what it acknowledged earlier is known to be durable there.
   peer.durable_end = std::min(peer.durable_end, common_end);
   stream.received_end = peer.durable_end;
   v_.out.sends.push_back(

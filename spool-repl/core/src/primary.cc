@@ -4,7 +4,7 @@
 
 namespace twinloft::repl::core {
 
-// In this order: each part knows only those before it.
+// The order matters: each part refers only to parts before it.
 Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
     : v_(volume),
       peers_(volume.config),
@@ -36,7 +36,7 @@ void Primary::advance() {
   if (membership_.demoting()) io_.seal();
   links_.pump();
   advance_acks();
-  advance_resyncs();  // may have waited for what was committed just now
+  advance_resyncs();  // after the commit: a resync may wait for it
   membership_.tell_suspension();
   links_.update_tail_limit();
 }

@@ -1,12 +1,12 @@
 // The primary: takes the clients' requests, seals batches into records, sends them to the peers, and
-// acknowledges. It owns four parts, and hands each event to the one that it concerns:
+// acknowledges. It owns four parts, and hands each event to the part that it concerns:
 //
-//   ClientIo      requests, the open batch, who waits            asks Term
+//   ClientIo      requests, the open batch, flushes that wait    asks Term
 //   Membership    the epoch, and changes of the in-sync set      changes Term; asks ClientIo (Requests)
 //   PeerLinks     connections: matching, records, acks           asks Term, Membership; calls ResyncSource
-//   ResyncSource  what goes to a peer beside the records; Pace   asks Term
+//   ResyncSource  blocks that go to a peer beside records; Pace  asks Term
 //
-// Term (who is required, what is suspended) and Peers (the state of each peer) are the data that they share.
+// The parts share Term (required replicas, suspension) and Peers (the state of each peer).
 // advance() has the order in which the parts act after each event.
 #pragma once
 
@@ -30,16 +30,15 @@ class Primary {
   Primary(const Primary&) = delete;
   Primary& operator=(const Primary&) = delete;
 
-  // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
-  // EpochFlags.
+  // Begins the epoch of a promotion, as a record of the log. `value`: that of an external arbiter.
   void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, const Grounds& grounds);
   void on_arbiter(const ArbiterAnswer& answer) { membership_.on_arbiter(answer); }
   // Continue without the members that are away (manual arbiter, forced by the operator).
-  bool go_on_alone() { return membership_.go_on_alone(); }  // false: no replica that is needed is away
+  bool go_on_alone() { return membership_.go_on_alone(); }  // false: no required replica is away
   void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
-  void demote();                                                          // no request comes any more
+  void demote();                                                          // no request comes after this
   void stay() { membership_.stay(); }
-  bool may_step_down() const;  // demoted or lost, and nothing is under way
+  bool may_step_down() const;  // demoted or lost, and nothing is in flight
   bool lost() const { return term_.lost(); }
   void lose(std::string reason) { membership_.lose(std::move(reason)); }  // another primary has taken over
   const Epoch& epoch() const { return term_.epoch(); }

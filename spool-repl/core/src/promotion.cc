@@ -19,7 +19,7 @@ std::string set_text(ReplicaSet set) {
 
 }  // namespace
 
-// The newest epoch that this node or anybody connected has in its log.
+// The newest epoch that is known here or on a connected replica.
 EpochEntry Promotion::newest_known() const {
   EpochEntry newest = v_.recorded();
   if (v_.sb.cut_for.epoch.counter > newest.epoch.counter) newest = v_.sb.cut_for;
@@ -28,7 +28,7 @@ EpochEntry Promotion::newest_known() const {
   return newest;
 }
 
-// Why this node cannot be promoted now; empty where nothing speaks against it.
+// Why this replica cannot be promoted now. Empty: no objection.
 std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
   if (v_.failed) return "this node's disk has failed: " + v_.failure;
@@ -65,8 +65,7 @@ std::string Promotion::obstacle() const {
           "this replica catch up",
           l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
-  // No replica here has ever held a record. A replica that is away may hold the volume, also one that is no
-  // member by the links here.
+  // Without any known epoch, an absent replica may have the volume, even if it does not use protocol C.
   bool first = newest.epoch.counter == 0;
   std::string away;
   for (const Link& l : v_.links)
@@ -82,8 +81,8 @@ std::string Promotion::obstacle() const {
   return "";
 }
 
-// Whose history is to stay nobody but a person can say. An arbiter has said it: the other side is not in its
-// value.
+// Only the operator can decide which history stays. An external arbiter has already decided: its value
+// excludes the other side.
 std::string Promotion::split_brain() const {
   if (v_.config.arbiter == Arbiter::external) return "";
   for (const SplitBrain& s : v_.sb.split_brains)
@@ -96,15 +95,16 @@ std::string Promotion::split_brain() const {
   return "";
 }
 
-// LSNs of two histories are not compared, where an arbiter has said which one counts.
+// With an external arbiter, LSNs are only compared within one history. The arbiter decides between histories.
 bool Promotion::may_hold_more(const Link& link) const {
   if (!link.state || link.state->inconsistent || link.state->commit <= v_.log.last_mark().lsn) return false;
   if (v_.config.arbiter == Arbiter::manual) return true;
   return link.state->epochs.holds(v_.recorded().epoch) || v_.sb.epochs.holds(link.state->epoch.epoch);
 }
 
-// Two that ask two arbiters, or one of them none, may both be promoted. What the new one says of who counts
-// may be older than the newest set, and what is recorded here may be older than the value of the last one.
+// Two replicas with different arbiters, or one without an arbiter, could both be promoted. After a change of
+// the arbiter, the new arbiter may have an older set. The record here may be older than the former arbiter's
+// value.
 std::string Promotion::arbiter_changed() const {
   for (const Link& l : v_.links)
     if (l.other_arbiter)
@@ -134,8 +134,8 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
       set_text(unknown));
 }
 
-// A replica whose disk was replaced has the id of one that was a member, and nothing else. What others hold
-// need not be known as committed: one that was restarted may learn that only from this one.
+// A replica with a new disk has the id of a member, but no data. Records on other replicas count even if not
+// known to be committed: after a restart, a replica may learn the commit point only from this replica.
 std::string Promotion::made_anew() const {
   if (const auto* refilling = v_.disk.refilling())
     return fmt::format(
@@ -143,10 +143,10 @@ std::string Promotion::made_anew() const {
         "may be "
         "missing, it has {}. Connect or promote the replica that fills it, or use --force and lose them",
         v_.sb.replica, refilling->until.v, v_.log.last_mark().lsn.v);
-  // An arbiter's value says who counts, see objection(): it may be this one alone, before anything was
-  // durable here.
+  // An external arbiter's value names the members, see objection(). It may name this replica alone, before
+  // any record was durable here.
   if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return "";
-  // Also beside a replica that does not count: what counted was here, and is lost.
+  // A record on a replica that is not a member also proves that this replica has lost its data.
   for (const Link& l : v_.links)
     if (l.state && l.state->last.lsn.v > 0)
       return fmt::format(
@@ -182,8 +182,8 @@ void Promotion::ask(std::optional<Token> command, bool force, bool accept_loss) 
   }
 }
 
-// Until when a replica that has not been heard of may still turn up: some time after the start, and after a
-// refused connection.
+// The time until which an unconnected replica may still connect: ask_peers_for after the start, and
+// ask_refused_for after a refused connection.
 std::optional<Instant> Promotion::looks_for_peers_until() const {
   std::optional<Instant> until;
   for (const Link& l : v_.links) {
@@ -207,7 +207,7 @@ void Promotion::peer_up(ReplicaId id) {
 
 void Promotion::give_up(const std::string& why) {
   if (phase_ == Phase::idle) return;
-  // This ends the promises of those that had granted.
+  // A node state ends the promise of each replica that granted the claim.
   for (const Link& l : v_.links)
     if (l.up) v_.out.sends.push_back(Send{l.config.id, v_.node_state(false)});
   phase_ = Phase::idle;
@@ -250,14 +250,14 @@ void Promotion::peer_down(ReplicaId id) {
     give_up(fmt::format("the connection to replica {} was lost", id));
 }
 
-// Its promotion came to nothing, or it has become primary: the promise is over either way.
+// The replica has given up its promotion, or has become primary. The promise ends in both cases.
 void Promotion::peer_state(ReplicaId id, const NodeState& state) {
   if (promised_to_ == id) promised_to_ = 0;
   if (state.primary && phase_ == Phase::claiming)
     give_up(fmt::format("replica {} is Primary{}", id, command_ ? ": demote it first" : ""));
 }
 
-// Everybody here has agreed, and has said what it knows.
+// All connected replicas have granted the claim, and have sent their states.
 void Promotion::claimed() {
   TL_CHECK(phase_ == Phase::claiming && waiting_for_.empty());
   std::string why = obstacle();
@@ -288,8 +288,8 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   if (phase_ == Phase::reading) {
     if (answer.outcome == Outcome::unknown) return give_up("the arbiter does not answer: " + answer.why);
     current_ = answer.current;
-    // Each epoch in a log was the arbiter's value before. An older value is of another time, or a copy that
-    // was put back: it speaks for nothing that has come since.
+    // Each epoch in a log was the arbiter's value before. An older value was put back from a copy, or the
+    // arbiter was not used for a while. It says nothing about later epochs.
     outdated_ = current_ && current_->epoch.counter < newest_known().epoch.counter;
     ReplicaSet set = current_ && !outdated_ ? current_->in_sync : newest_known().in_sync;
     if (force_)
@@ -308,9 +308,9 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   bool ours = answer.outcome == Outcome::granted ||
               (answer.outcome == Outcome::refused && answer.current == desired_);
   if (ours) return grant(desired_->epoch, desired_->in_sync);
-  // An unknown outcome may still turn out as granted: only the arbiter's value ends the doubt.
+  // An unknown outcome may still be granted later. Only the arbiter's value decides.
   if (answer.outcome == Outcome::unknown || answer.current == current_) {
-    in_doubt_ = true;  // for as long as it takes: a replica that gets an answer is not held up
+    in_doubt_ = true;  // without a time limit: claims of other replicas are still granted
     ask_again_ = v_.now + v_.config.arbiter_retry;
     return;
   }
@@ -318,7 +318,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
                          : "the arbiter has forgotten this volume's epoch");
 }
 
-// What the arbiter's value says against this replica; empty where that is nothing.
+// Why the arbiter's value forbids the promotion. Empty: no objection.
 std::string Promotion::objection(ReplicaSet set) const {
   ReplicaId self = v_.sb.replica;
   std::uint64_t counter = current_ ? current_->epoch.counter : 0;
@@ -328,14 +328,13 @@ std::string Promotion::objection(ReplicaSet set) const {
         "--force "
         "and lose what it lacks",
         self, set_text(set), counter);
-  // Where no replica here has ever held a record, one that is away may hold the volume, also one that is no
-  // member by the links here.
+  // Without a value and any known epoch, an absent replica may have the volume, even without protocol C.
   bool spoken_for = current_ && !outdated_;
   bool first = !current_ && newest_known().epoch.counter == 0;
   ReplicaSet away = set & ~set_of(self), filled = away;
   for (const Link& l : v_.links) {
     if (first) away |= set_of(l.config.id);
-    filled |= set_of(l.config.id);  // also one that is no member any more: it may hold the newest there is
+    filled |= set_of(l.config.id);  // a former member may have the newest data
   }
   for (const Link& l : v_.links) {
     if (!l.state) continue;
@@ -343,8 +342,7 @@ std::string Promotion::objection(ReplicaSet set) const {
     if (l.state->last.lsn == Lsn{0}) filled &= ~set_of(l.config.id);
   }
   if (std::string why = stranger_in(set); !why.empty()) return why;
-  // Without a value nobody has spoken for this set but this replica's own log, which others may have left
-  // behind.
+  // Without a value, only the log here names this set, and others may have continued without this replica.
   if (!spoken_for && away != 0 && current_)
     return fmt::format(
         "the arbiter holds epoch {}, and epoch {} is recorded here: it was put back from an older copy, or "
@@ -357,8 +355,8 @@ std::string Promotion::objection(ReplicaSet set) const {
         "the arbiter holds no value yet, and the first promotion needs every recorded member: not reachable: "
         "replica {}. Connect it, or use --force",
         set_text(away));
-  // The value names members by their ids. One that was created anew has the id and nothing else; only where
-  // nobody has anything it is as good as any (the first promotion was granted and came to nothing).
+  // The value names members by id. A replica that was created again has the id but no data. It may be
+  // promoted only if no replica has data, which is possible after a first promotion that wrote nothing.
   if (current_ && v_.log.last_mark().lsn == Lsn{0} && filled != 0)
     return fmt::format(
         "replica {} is empty, while the arbiter counts it as in sync in epoch {}: it was created anew. "
@@ -368,9 +366,9 @@ std::string Promotion::objection(ReplicaSet set) const {
   return "";
 }
 
-// By this command, or by one before that nothing but the arbiter's value tells of: the replica that was
-// granted it died before its record was durable. Nobody joins that set before it is, so no change of the set
-// has to hand this on.
+// Whether this command is by force, or the arbiter's value is and its record is not durable here. The
+// promoted replica may have died before its record was durable. No replica joins the set before that, so
+// changes of the set need not keep the flag.
 bool Promotion::forced() const {
   if (force_) return true;
   if (!current_ || !current_->by_force) return false;
@@ -379,8 +377,8 @@ bool Promotion::forced() const {
                       [&](const EpochEntry& e) { return e.epoch == current_->epoch && e.start <= durable; });
 }
 
-// Whether everybody who counts is here, and has lost nothing: then what none of them has was never durable on
-// one of them.
+// Whether all members are connected and have lost nothing. Then a record that none of them has was never
+// durable on any of them.
 bool Promotion::witnessed(ReplicaSet members) const {
   if (!v_.whole()) return false;
   members &= ~set_of(v_.sb.replica);
@@ -389,7 +387,7 @@ bool Promotion::witnessed(ReplicaSet members) const {
   return members == 0;
 }
 
-// The table that ends in this epoch: the one here, or that of a replica which has it.
+// The epoch table up to this epoch, of this replica or of a connected replica.
 EpochTable Promotion::chain_of(const EpochEntry& newest) const {
   EpochTable chain;
   if (v_.sb.epochs.holds(newest.epoch)) chain = v_.sb.epochs;
@@ -405,7 +403,7 @@ Grounds Promotion::grounds_after(const EpochEntry& newest) const {
                                witnessed(newest.in_sync)});
 }
 
-// What is known to be missing here, and what may be.
+// The warning about data that is missing here, or may be missing.
 std::string Promotion::told_of_force(const EpochEntry& newest) const {
   ReplicaId self = v_.sb.replica;
   ReplicaSet away = newest.in_sync & ~set_of(self);
@@ -439,7 +437,7 @@ std::string Promotion::told_of_split_brains() const {
 }
 
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
-  // What is granted is newer than the log here, counts this replica, and was asked for.
+  // A granted epoch is newer than the log here, includes this replica, and was requested.
   bool by_arbiter = v_.config.arbiter == Arbiter::external;
   TL_CHECK(phase_ == (by_arbiter ? Phase::swapping : Phase::claiming) && !granted_);
   TL_CHECK(!by_arbiter || (desired_ && desired_->epoch == epoch && desired_->writer == v_.sb.replica));

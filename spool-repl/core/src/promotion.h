@@ -1,17 +1,15 @@
 // How a secondary becomes primary.
 //
-//   idle --ask--> claiming --all granted--> granted                       (manual arbiter)
-//   idle --ask--> claiming --all that are here granted--> reading --> swapping --> granted     (external
-//   arbiter)
+//   manual arbiter:   idle --ask--> claiming --all granted--> granted
+//   external arbiter: idle --ask--> claiming --all connected granted--> reading --> swapping --> granted
 //
-// Claiming ends only when this replica has nothing under way: a replica that is granted it becomes primary at
-// once. A grant that waits grows old, and others are promoted meanwhile. Nor does it end soon after a start
-// while a replica is not connected that may be reachable: its own log may say that this one was alone, and
-// another one may be primary since.
+// Claiming ends only when this replica has no work in flight, since a granted replica must become primary at
+// once. Otherwise another replica could be promoted before. Soon after a start, claiming also waits for
+// replicas that are not connected yet: one of them may be primary, even if the log here says that this
+// replica was alone.
 //
-// A claim asks the other replicas not to be promoted meanwhile, and brings what each of them knows
-// (NodeState, sent right before the reply). Of two replicas that claim at the same time the one with the
-// higher id gives way.
+// A claim asks the other replicas not to be promoted in the meantime. Each sends its NodeState right before
+// its reply. If two replicas claim at the same time, the replica with the higher id gives up.
 #pragma once
 
 #include <optional>
@@ -34,7 +32,7 @@ class Promotion {
     std::string text;
   };
 
-  // `command`: answered with CommandDone; without one this node tries on its own account and stays silent.
+  // `command`: gets a CommandDone. nullopt: the replica tries a promotion by itself, and reports no failure.
   void ask(std::optional<Token> command, bool force, bool accept_loss = false);
   bool accepts_damage() const { return busy() && accept_loss_ && v_.disk.inconsistent(); }
   bool busy() const { return phase_ != Phase::idle; }
@@ -50,7 +48,7 @@ class Promotion {
   void peer_down(ReplicaId id);
   void peer_state(ReplicaId id, const NodeState& state);
   void give_up(const std::string& why);  // another primary has appeared
-  void advance(bool settled);            // settled: the secondary has nothing under way
+  void advance(bool settled);            // settled: the secondary has no work in flight
   std::optional<Instant> next_tick() const;
   std::optional<Granted> take() { return std::exchange(granted_, std::nullopt); }
   const std::string& why_not() const { return why_not_; }
@@ -87,15 +85,15 @@ class Promotion {
   Uuid attempt_;
   std::vector<ReplicaId> waiting_for_;
   Instant deadline_;
-  std::optional<Instant> started_;  // first time that this process was told
+  std::optional<Instant> started_;  // time of the first tick()
   std::uint64_t arbiter_token_ = 0;
   std::optional<EpochValue> current_, desired_;
-  bool outdated_ = false;  // `current_` is
+  bool outdated_ = false;  // `current_` is older than the newest known epoch
   std::optional<Instant> ask_again_;
   bool in_doubt_ = false;  // swapping, and an answer is missing
   std::optional<Granted> granted_;
   std::string why_not_;
-  // What this node has granted to another one: it does not claim, or grant anew, while that replica is here.
+  // The replica whose claim was granted. No other is granted until promised_until_, while it is connected.
   ReplicaId promised_to_ = 0;
   Instant promised_until_;
 };

@@ -8,7 +8,7 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr unsigned erases_max = 32;  // under way at a time
+constexpr unsigned erases_max = 32;  // in flight
 }
 
 const Rejoin::Reset* Rejoin::wanted_reset() const {
@@ -73,11 +73,11 @@ std::optional<Rejoin::ArchiveFailed> Rejoin::on_archived(int error) {
   c.step = WaitsForJournal{};
   if (error != 0) {
     ArchiveFailed failed{c.cut.to.lsn, error, false};
-    c.step = Erases{};  // what an earlier cut has left to be erased
+    c.step = Erases{};  // an earlier cut may have left frames to erase
     erase();
     return failed;
   }
-  // A later Begin may have named another point meanwhile: more is archived then, if need be.
+  // A later Begin may have moved the cut to an earlier record. Then more must be archived.
   if (c.cut.to.lsn + 1 < from)
     try_cut();
   else
@@ -95,7 +95,7 @@ void Rejoin::cut(Cut wanted) {
     return;
   }
   auto* under_way = std::get_if<Cutting>(&state_);
-  if (under_way && archives()) {  // goes on when that has ended
+  if (under_way && archives()) {  // continues after the archive
     under_way->cut = wanted;
     return;
   }
@@ -103,7 +103,7 @@ void Rejoin::cut(Cut wanted) {
   try_cut();
 }
 
-// A journal write that has failed is not there to be archived.
+// A failed journal write leaves no record to archive.
 void Rejoin::try_cut() {
   auto* c = std::get_if<Cutting>(&state_);
   if (!c || !std::holds_alternative<WaitsForJournal>(c->step)) return;
@@ -140,15 +140,15 @@ void Rejoin::finish_cut(Cutting& c) {
 
 std::optional<Rejoin::Cut> Rejoin::on_cut_durable() {
   auto* c = std::get_if<Cutting>(&state_);
-  if (!c || !std::holds_alternative<Stores>(c->step)) return std::nullopt;  // another cut has begun since
+  if (!c || !std::holds_alternative<Stores>(c->step)) return std::nullopt;  // another cut has begun
   TL_CHECK(v_.log.last_mark() == c->cut.to && v_.sb.cut_lsn == c->cut.to.lsn);
   c->step = Erases{};
   return erase();
 }
 
-// The superblock tells of the last cut only, and every start is one. By then nothing of this cut may be there
-// that could count as the log: a record in its place need not lie where the first cut one does, if it does
-// not fit before the ring's end.
+// The superblock names only the last cut, and each start counts as a cut. So the frames of this cut must be
+// gone before the next start. New records need not overwrite them: a record that does not fit before the
+// ring's end starts at its beginning.
 std::optional<Rejoin::Cut> Rejoin::erase() {
   auto& c = std::get<Cutting>(state_);
   TL_CHECK(std::holds_alternative<Erases>(c.step));
@@ -193,18 +193,19 @@ void Rejoin::reset(Reset wanted) {
   try_reset();
 }
 
-// Before a resync what is committed is on the other replicas too. What is given up is nowhere else.
+// Before a resync, committed records are on other replicas too, so only later records are archived. A history
+// that is given up is on no other replica, so all of its records are archived.
 RecordNo Rejoin::given_up_from(const Reset& reset) const {
   return reset.gives_up ? v_.log.first() : v_.log.committed_end();
 }
 
-// Brings the data area to one point of the history: what the source calls committed at least. False: not
-// there yet.
+// Commits and writes home the records up to the source's point `since`, so that the data area is one point of
+// the history. False: not done yet.
 bool Rejoin::settle_base(const Reset& reset) {
   v_.commit_upto(std::max(v_.log.committed_end(), v_.log.end_upto(reset.to.since.lsn)),
                  [](const LogRecord&) {});
   bool home = v_.committed.empty() && v_.home_end >= v_.log.committed_end();
-  // With the log goes what a start would know the digests from.
+  // Without the log, a start could not rebuild changed digests. They must be written first.
   bool known = !v_.digests.changed();
   v_.hold_checkpoint = home && known;
   if (!home)
@@ -218,7 +219,7 @@ void Rejoin::try_reset() {
   auto* r = std::get_if<Resetting>(&state_);
   auto* waits = r ? std::get_if<Waits>(&r->step) : nullptr;
   if (!waits || v_.log.durable_end() != v_.log.end() || v_.journal_in_flight > 0 || v_.failed) return;
-  // The superblock on its way says Consistent. What is stored next says Inconsistent, and comes behind it.
+  // A superblock with Consistent is in flight. The superblock with Inconsistent must come after it.
   if (target_.ends()) return;
   if (!r->wanted.to.whole && !v_.disk.syncing() && !settle_base(r->wanted)) return;
   if (!checkpointer_.idle()) return;
@@ -265,7 +266,7 @@ void Rejoin::store(Resetting& r) {
   v_.log.reset(to.from, to.from_epoch);
   v_.committed.clear();
   v_.home_end = v_.log.first();
-  v_.recovered_end = {};  // of the log that was
+  v_.recovered_end = {};  // belongs to the old log
   v_.disk.begin_sync(to.epoch, base);
   Superblock& sb = v_.sb;
   sb.tail_pos = v_.log.tail_pos();
@@ -280,7 +281,7 @@ void Rejoin::store(Resetting& r) {
   v_.write_superblock(Volume::for_reset);
 }
 
-// Up to where the content here is a history, for the next resync to know.
+// The point up to which the content here is a history. The next resync needs it.
 std::optional<LogPoint> Rejoin::base_for(const SyncBegin& to) const {
   if (to.whole) return std::nullopt;
   if (v_.disk.syncing()) return v_.disk.base();
@@ -289,12 +290,13 @@ std::optional<LogPoint> Rejoin::base_for(const SyncBegin& to) const {
 
 void Rejoin::forget_history(const Reset& reset) {
   const SyncBegin& to = reset.to;
-  // What comes is marked for the others as it comes; what was marked before is right as long as it is of this
-  // history.
+  // Blocks of the resync are marked for the other replicas as they arrive. Earlier marks stay valid if their
+  // `since` is part of the offered history.
   for (DirtyMap& d : v_.dirty)
     if (!history_holds(to.epochs, to.from.lsn, d.slot().since_epoch, d.slot().since.lsn)) d.forget();
   for (Link& l : v_.links) l.covered_end = 0;
-  // With all of the history here ends what stood against it; else with the source only.
+  // A full resync leaves no history here, and ends all split brains. Otherwise only that with the source
+  // ends.
   std::erase_if(v_.sb.split_brains, [&](const SplitBrain& s) { return to.whole || s.with == reset.source; });
   if (v_.home_end < v_.log.committed_end()) v_.distrusts_disk = true;
   for (RecordNo no = v_.log.first(); no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));

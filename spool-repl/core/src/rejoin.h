@@ -1,19 +1,18 @@
-// How the log of a secondary comes to continue the log of its primary: a tail is cut off, or the whole log is
-// given up for a resync. One at a time.
+// Makes the log of a secondary continue the log of its primary. Either a tail is cut off, or the whole log is
+// given up for a resync.
 //
-//   Steady --cut()--> Cutting: WaitsForJournal -> Archives -> Stores -> Erases --> Steady, or Resetting,
-//   where
-//     |                                                                            that was asked for
-//     meanwhile
+//   Steady --cut()--> Cutting: WaitsForJournal -> Archives -> Stores -> Erases --> Steady, or Resetting (1)
+//     |
 //     +---reset()--> Resetting: Waits -> Archives -> Waits -> Stores --> Steady
 //                                  |         |
 //                               drop()     drop()
 //                                  v         v
-//                               Steady    Abandoned --> Steady, or Cutting, where that was asked for
-//                               meanwhile
+//                               Steady    Abandoned --> Steady, or Cutting (1)
 //
-// Nothing leaves the log before it is archived, and nothing comes in its place before the superblock that
-// makes its frames void is durable. What was cut off is erased too, before records come.
+// (1) if it was requested in the meantime.
+//
+// Records leave the log only after they are archived. No new record replaces them before the superblock that
+// makes their frames void is durable. Frames that were cut off are erased before new records arrive.
 #pragma once
 
 #include <optional>
@@ -35,11 +34,11 @@ class Rejoin {
   };
   struct Reset {
     ReplicaId source = 0;
-    SyncBegin to;           // the log is to be empty behind `to.from`
-    bool gives_up = false;  // by `discard`, and not for a resync
+    SyncBegin to;           // the log becomes empty, and continues after `to.from`
+    bool gives_up = false;  // for `discard`, not for a resync
   };
   struct ArchiveFailed {
-    Lsn beyond;  // what lies behind it stays
+    Lsn beyond;  // later records stay
     int error;
     bool of_reset;
   };
@@ -47,21 +46,21 @@ class Rejoin {
   Rejoin(Volume& volume, Checkpointer& checkpointer, const ResyncTarget& target)
       : v_(volume), checkpointer_(checkpointer), target_(target) {}
 
-  // The log here is what it says: records may be taken.
+  // The log does not change now, so records may be appended.
   bool steady() const { return std::holds_alternative<Steady>(state_); }
   const Reset* wanted_reset() const;
   bool resets() const { return wanted_reset() != nullptr; }
   bool gives_up() const { return resets() && wanted_reset()->gives_up; }
-  bool stores_reset() const;  // it cannot be dropped any more
+  bool stores_reset() const;  // too late for drop()
   bool archives() const;
 
-  void cut(Cut wanted);      // not while a reset is wanted
-  void reset(Reset wanted);  // the same
-  void drop();               // of a reset what has not reached the superblock
+  void cut(Cut wanted);      // not during a reset
+  void reset(Reset wanted);  // not during a reset
+  void drop();               // cancels a reset before its superblock write
   void advance();
 
   std::optional<ArchiveFailed> on_archived(int error);
-  // What has been cut, once that has ended.
+  // Each returns the cut or the reset that has ended.
   std::optional<Cut> on_cut_durable();
   std::optional<Cut> on_erased(int error);
   std::optional<Reset> on_reset_durable();
@@ -69,14 +68,14 @@ class Rejoin {
   void check_invariants() const;
 
  private:
-  // Steps of a cut. A journal write under way could land on top of what comes in place of the tail.
+  // Steps of a cut. A journal write in flight could overwrite new records that replace the tail.
   struct WaitsForJournal {};
   struct Archives {
     Lsn from;
   };
   struct Stores {};
   struct Erases {};
-  // Of a reset: for what is under way, and for the data area to have one point of the history.
+  // A reset waits for work in flight, and until the data area is one point of the history.
   struct Waits {
     bool archived;
   };
@@ -91,7 +90,7 @@ class Rejoin {
     Reset wanted;
     std::variant<Waits, Archives, Stores> step;
   };
-  struct Abandoned {  // the source is gone, and its archive is still being written
+  struct Abandoned {  // the source is gone, but the archive is still being written
     Lsn from;
     std::optional<Cut> then;
   };
@@ -112,8 +111,8 @@ class Rejoin {
   Checkpointer& checkpointer_;
   const ResyncTarget& target_;
   std::variant<Steady, Cutting, Resetting, Abandoned> state_;
-  std::vector<JournalPos> cut_off_;  // still to be erased
-  unsigned erasing_ = 0;             // under way
+  std::vector<JournalPos> cut_off_;  // frames still to erase
+  unsigned erasing_ = 0;             // erases in flight
 };
 
 }  // namespace twinloft::repl::core

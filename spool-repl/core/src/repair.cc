@@ -10,8 +10,8 @@ namespace twinloft::repl::core {
 namespace {
 constexpr std::size_t later_max = 1024;
 constexpr Duration later_by = std::chrono::milliseconds(20);
-constexpr Duration news_every = std::chrono::seconds(10);  // the rest is summed up
-constexpr std::uint64_t repaired_serial = 0;               // older than all records, in comparisons
+constexpr Duration news_every = std::chrono::seconds(10);  // repairs in between share one notice
+constexpr std::uint64_t repaired_serial = 0;               // compares as older than all records
 }  // namespace
 
 Repair::Ticket Repair::begin(std::vector<Lba> blocks) {
@@ -73,7 +73,7 @@ void Repair::start_blocks() {
     later_.pop_front();
 }
 
-// Whether that block alone can be read. Nothing to do where memory has it: it is on its way home.
+// Reads the block alone. If memory has the block, a checkpoint will write it home, and no repair is needed.
 bool Repair::start(Lba lba, Ticket ticket, bool& begun) {
   begun = false;
   auto it = blocks_.find(lba);
@@ -117,7 +117,7 @@ void Repair::on_read(std::uint64_t n, int error) {
 }
 
 std::optional<Repair::End> Repair::step(Lba lba, Block& b, std::span<const Stream> streams) {
-  if (v_.committed.touched(lba)) return End::overwritten;  // memory has it, and writes it home
+  if (v_.committed.touched(lba)) return End::overwritten;  // a checkpoint will write the new content home
   if (b.state == State::asking || b.state == State::holding) {
     bool there = std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
       return s.peer == b.peer && s.connection == b.connection && s.epoch == b.epoch;
@@ -129,7 +129,7 @@ std::optional<Repair::End> Repair::step(Lba lba, Block& b, std::span<const Strea
   return b.state == State::choosing ? choose(lba, b, streams) : std::nullopt;
 }
 
-// Those first that are known to hold everything.
+// Members of the in-sync set are asked first.
 std::optional<Repair::End> Repair::choose(Lba lba, Block& b, std::span<const Stream> streams) {
   const Stream* best = nullptr;
   for (const Stream& s : streams)
@@ -158,15 +158,15 @@ bool Repair::handle(ReplicaId from, FetchedBlock& m) {
   return true;
 }
 
-// What was written there, as far as the digest here tells: the other replica may know nothing of its own
-// block, and it has rotten too.
+// Compares the answer with the digest here. The block of the other replica may be corrupt too, without a
+// digest there that shows it.
 bool Repair::is_right(Lba lba, const FetchedBlock& m) const {
   static constexpr std::array<std::byte, block_size> zeros{};
   if (m.kind == FetchedBlock::Kind::nothing) return false;
   return v_.digests.fits(lba, m.kind == FetchedBlock::Kind::zeros ? zeros.data() : m.content.data());
 }
 
-// Sealing comes first: without it nothing would ever leave the arena.
+// Some slots stay free for sealing: without sealing, no slot of the arena would ever become free.
 bool Repair::mend(Lba lba, Block& b) {
   checkpointer_.request();
   if (v_.arena.free() <= record_meta_blocks_max) return false;
@@ -201,7 +201,7 @@ void Repair::end(Lba lba, const Block& b, End end) {
     for (Ticket ticket : *tickets) close(ticket, end);
 }
 
-// Lost for those who have waited for all of it.
+// Fails the requests that have waited since before the first question. Later requests get another round.
 void Repair::begin_anew(Lba lba, Block& b) {
   note_lost(lba);
   for (Ticket ticket : b.tickets) close(ticket, End::lost);
@@ -217,7 +217,7 @@ void Repair::close(Ticket ticket, End end) {
   if (job.open > 0) --job.open;
   if (end == End::lost) {
     job.lost = true;
-    job.todo.clear();  // the request fails, whatever else there is
+    job.todo.clear();  // the request fails in any case
   }
   if (job.open > 0 || !job.todo.empty()) return;
   finished_.push_back({ticket, !job.lost});

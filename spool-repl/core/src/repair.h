@@ -1,38 +1,37 @@
-// Blocks of the data area that cannot be read, or are not what was written there (digest.h): found one by
-// one, fetched from another replica, written again.
+// Repairs unreadable blocks of the data area, and blocks with wrong content (digest.h). Each block is read
+// alone, fetched from another replica, and written again.
 //
-//   begin --> reading --error, or wrong--> choosing --nobody is left--> lost
+//   begin --> reading --error, or wrong--> choosing --no replica left--> lost
 //                |                         |      ^
-//            readable                      v      | cannot, gone, too late
+//            readable                      v      | no content, disconnected, or too late
 //                |                       asking --+
 //                v                         | content
 //              done                        v
-//                                       holding --committed here as far as there, room in the arena--> mended
+//                                       holding --(commit point reaches the answer's, and room)--> mended
 //
-// and from everywhere to done, when the block was written by a commit meanwhile.
+// Each state leads to done when a commit has overwritten the block.
 //
-// The content is right. Let C(b, x) be the newest version of block b among the records up to x. The question
-// was asked at commit point q, and the committed image here had no b then, so the data area here is to hold
-// C(b, q). The answer is C(b, a), with a >= q, from a replica of the same history (only one that records flow
-// to or from is asked). It is used at a commit point u >= a, and only if nothing was put into the committed
-// image here for b since the question. So no record of (q, u] writes b, and C(b, q) = C(b, a) = C(b, u),
-// whichever side was further when.
+// Proof that the content is right. Let C(b, x) be the newest version of block b among the records up to x.
+// The question is asked at commit point q. The committed image here has no b then, so the data area here
+// should hold C(b, q). The answer is C(b, a), with a >= q, from a replica of the same history: only replicas
+// with a flow of records are asked. It is used at a commit point u >= a, and only if no version of b was put
+// into the committed image since the question. So no record of (q, u] writes b, and
+// C(b, q) = C(b, a) = C(b, u).
 //
-// It goes into the committed image, and from there home like everything else: the next checkpoint writes and
-// syncs it, and a write that fails fails the device. No record stands behind it. None is needed: a power cut
-// in the middle of the write leaves sectors of this very content, or unreadable ones.
+// The content goes into the committed image. The next checkpoint writes it home and syncs it, and a failed
+// write fails the device. It needs no record: after a power cut during the write, each sector has this
+// content or is unreadable.
 //
-// Every wait has an end:
-//   1. reading has one read under way, which the disk ends;
-//   2. asking and holding have a deadline, which next_tick() names, and end earlier when the connection does;
-//   3. choosing ends within advance();
-//   4. what has not begun waits for one of blocks_max places, which 1 to 3 free, or for a slot of the read
-//   arena, which reads
-//      under way free; a request that waits for a repair holds no slot meanwhile;
-//   5. who comes while a block is asked for waits at most for another round: later ones do not prolong it for
-//   those before;
-//   6. give_up() ends all that somebody waits for;
-//   7. each ticket ends once, and its end is taken in the step that brought it.
+// Every wait ends:
+//   1. reading has one read in flight, which the disk ends.
+//   2. asking and holding have a deadline, which next_tick() names. They end earlier with the connection.
+//   3. choosing ends within advance().
+//   4. A block that has not begun waits for one of blocks_max places, which 1 to 3 free, or for a slot of the
+//      read arena, which reads in flight free. A request that waits for a repair holds no slot.
+//   5. A request that comes while a block is being fetched waits for at most one more round. It does not
+//      prolong the wait of earlier requests.
+//   6. give_up() ends all waits.
+//   7. Each ticket ends once, and its end is taken in the same step.
 #pragma once
 
 #include <deque>
@@ -49,9 +48,9 @@ namespace twinloft::repl::core {
 struct Stream {
   ReplicaId peer = 0;
   std::uint64_t connection = 0;  // Link::connection
-  Epoch epoch;                   // that its messages name
+  Epoch epoch;                   // its messages name this epoch
   bool in_sync = false;
-  bool holds = false;  // all that is committed, at least when it has caught up
+  bool holds = false;  // the peer has everything committed, once it has caught up
 };
 
 class Repair {
@@ -59,41 +58,41 @@ class Repair {
   using Ticket = std::uint64_t;
   struct Finished {
     Ticket ticket;
-    bool ok;  // each of the blocks is readable, or its content in memory; else one of them is lost
+    bool ok;  // each block is readable or in memory. false: a block is lost
   };
   static constexpr std::size_t blocks_max = 32;  // at a time
 
   Repair(Volume& volume, Checkpointer& checkpointer) : v_(volume), checkpointer_(checkpointer) {}
 
   Ticket begin(std::vector<Lba> blocks);
-  // Nobody waits for it, so it begins a little later: its finder may be about to have the content.
+  // Begins a repair without a waiting request, after a short delay. The replica may get the content by then.
   void begin_later(Lba block);
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
   void give_up();
 
   void on_read(std::uint64_t token_number, int error);
-  bool handle(ReplicaId from, FetchedBlock& message);  // false: nobody asked that
+  bool handle(ReplicaId from, FetchedBlock& message);  // false: not an answer to a question of this replica
   bool busy() const {
     return !jobs_.empty() || !later_.empty() || !blocks_.empty() || !finished_.empty() || news_.any();
   }
   bool idle() const { return jobs_.empty() && later_.empty() && blocks_.empty() && reads_.empty(); }
   void advance(std::span<const Stream> streams);
   std::optional<Instant> next_tick() const;
-  void note_lost(Lba block);  // for a requester that has tried often enough
+  void note_lost(Lba block);  // for a request after too many repairs
 
  private:
   struct Job {
-    std::vector<Lba> todo;  // not begun
-    std::size_t open = 0;   // begun
+    std::vector<Lba> todo;  // blocks not begun yet
+    std::size_t open = 0;   // blocks under repair
     bool lost = false;
   };
   enum class State { reading, choosing, asking, holding };
   struct Block {
     State state = State::reading;
-    bool wrong = false;           // it can be read, and is not what was written there
-    std::uint64_t read = 0;       // number of the read under way
-    std::vector<Ticket> tickets;  // both empty: nobody waits
-    std::vector<Ticket> late;  // came after the asking had begun: it is begun anew for them before they fail
+    bool wrong = false;           // readable, but with wrong content
+    std::uint64_t read = 0;       // number of the read
+    std::vector<Ticket> tickets;  // requests that wait
+    std::vector<Ticket> late;  // requests that came after the read. They get another round before they fail
     ReplicaSet tried = 0;
     ReplicaId peer = 0;  // asking, holding
     std::uint64_t connection = 0, seq = 0;
@@ -106,7 +105,7 @@ class Repair {
     Slot slot;
   };
   struct News {
-    std::uint64_t mended = 0, lost = 0, wrong = 0;  // wrong: of the mended ones
+    std::uint64_t mended = 0, lost = 0, wrong = 0;  // wrong: mended blocks that had wrong content
     Lba first_mended, first_lost;
     ReplicaId from = 0;
     bool any() const { return mended + lost > 0; }
@@ -133,7 +132,7 @@ class Repair {
   };
   std::deque<Later> later_;
   std::map<Lba, Block> blocks_;
-  std::map<std::uint64_t, Reading> reads_;  // also of blocks that have ended meanwhile
+  std::map<std::uint64_t, Reading> reads_;  // also of blocks whose repair has ended
   std::vector<Finished> finished_;
   Ticket last_ticket_ = 0;
   std::uint64_t last_read_ = 0, last_seq_ = 0;

@@ -25,10 +25,10 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   bool flows = stream != streams.end();
   bool gone = !link->up || link->connection != q.connection || (flows && stream->epoch != q.asked.epoch);
   if (gone || v_.now >= q.until) {
-    q.answered = true;  // nobody waits for it any more
+    q.answered = true;  // the peer does not wait any more
     return;
   }
-  if (!flows) return;  // a tail is being cut off first
+  if (!flows) return;  // the connection is not matched yet, or a tail is being cut off
   if (v_.disk.inconsistent() || v_.failed) return answer(q, FetchedBlock::Kind::nothing);
   if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;
   auto found = v_.committed.find(q.asked.lba);
@@ -38,14 +38,14 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   if (q.read == 0) read(q);
 }
 
-// In order of arrival, so the first one is the first to be dropped.
+// Questions are in order of arrival, so the first question has the earliest end.
 std::optional<Instant> RepairAnswers::next_tick() const {
   if (questions_.empty()) return std::nullopt;
   return questions_.front().until;
 }
 
 void RepairAnswers::read(Question& q) {
-  if (v_.read_arena.free() == 0) return;  // looked at again with every event
+  if (v_.read_arena.free() == 0) return;  // the next event tries again
   q.read = ++last_read_;
   q.home_changes = v_.home_changes;
   Slot slot = v_.read_arena.take();
@@ -55,8 +55,8 @@ void RepairAnswers::read(Question& q) {
                                {{v_.read_arena.data(slot), block_size}}});
 }
 
-// What left memory while it was being read may be newer than what was read: such a question is looked at
-// anew.
+// If a block left the committed image during the read, the read may be older than the block. Then the next
+// event starts the question again.
 void RepairAnswers::on_read(std::uint64_t n, int error) {
   auto read = reads_.find(n);
   TL_CHECK(read != reads_.end());
@@ -69,7 +69,8 @@ void RepairAnswers::on_read(std::uint64_t n, int error) {
                  v_.committed.find(q->asked.lba).kind != BlockIndex::Kind::absent;
     bool wrong = error == 0 && !v_.digests.fits(q->asked.lba, v_.read_arena.data(slot));
     if (!stale && (error != 0 || wrong)) {
-      // A primary that cannot answer leaves it at that: two that cannot would go on asking each other.
+      // Only a secondary starts a repair of its own block here. Otherwise two replicas without the content
+      // would ask each other forever.
       const Link* link = v_.find_link(q->peer);
       if (link->state && link->state->primary) repair_.begin_later(q->asked.lba);
       answer(*q, FetchedBlock::Kind::nothing);

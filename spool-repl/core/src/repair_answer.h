@@ -1,9 +1,9 @@
-// The answers to other replicas that cannot read a block of their own data area (repair.h says why they are
-// right).
+// The answers to other replicas that cannot read a block of their own data area. repair.h has the proof that
+// the answers are right.
 //
-// A question waits until this replica has committed as much as the asking one, and all that its data area may
-// hold; then for one read. It is dropped with its connection, and when its asker has given it up: after as
-// long as this replica would wait itself, or when questions_max others have come since.
+// A question waits until this replica has committed as much as the asking replica, and everything that the
+// data area here may hold. Then it waits for one read. A question is dropped with its connection, after
+// fetch_timeout, or when the peer has sent questions_max later questions.
 #pragma once
 
 #include <deque>
@@ -32,7 +32,7 @@ class RepairAnswers {
     std::uint64_t connection = 0;
     FetchBlock asked;
     Instant until;
-    std::uint64_t read = 0;  // number of the read under way; 0: none
+    std::uint64_t read = 0;  // number of the read in flight; 0: none
     std::uint64_t home_changes = 0;
     bool answered = false;
   };

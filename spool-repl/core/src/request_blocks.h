@@ -1,4 +1,4 @@
-// Which blocks a client's request covers, whole or in part.
+// The blocks that a client's request covers, wholly or in part.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline Part part_of(const ClientRequest& r, std::uint64_t block) {
   return {static_cast<std::uint32_t>(begin - block * block_size), static_cast<std::uint32_t>(end - begin)};
 }
 
-// Tokens of a request's reads: wide enough that no request needs more than 10 bits of part number.
+// Bits of a token for the number of a read within its request. No request needs more than 2^10 reads.
 constexpr unsigned run_bits = 10;
 
 }  // namespace twinloft::repl::core

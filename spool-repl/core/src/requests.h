@@ -1,4 +1,4 @@
-// What membership asks of the clients' requests.
+// The interface of the clients' requests that membership uses.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace twinloft::repl::core {
 
 class Requests {
  public:
-  virtual bool any_waits() const = 0;  // a write or a flush has no answer yet
-  // Serial of a record that brings no data. A batch that is open keeps its own.
+  virtual bool any_waits() const = 0;  // a write or flush has no answer yet
+  // The serial of a record without data. An open batch keeps its own serial.
   virtual std::uint64_t serial_without_data() = 0;
 
  protected:

@@ -10,7 +10,7 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr unsigned reads_max = 4, checks_max = 8;
-constexpr std::uint64_t progress_blocks_min = 1024;  // the target hears of no less
+constexpr std::uint64_t progress_blocks_min = 1024;  // between two progress messages
 constexpr Duration decline_pause = std::chrono::milliseconds(2);
 }  // namespace
 
@@ -21,20 +21,20 @@ ResyncSource::ResyncSource(Volume& volume, Repair& repair, Peers& peers, const T
       pace_(volume.config.resync_latency_target, volume.config.resync_rate_min),
       repairing_(repair) {}
 
-// A replica into which a resync was not finished says what it was before. That counts unless force has broken
-// the chain since: what it has been sent meanwhile may then not be in the history here.
+// A replica with an unfinished resync names the base of its content. The base counts unless a later epoch may
+// have been forced: then the resync may have brought content that is not in the history here.
 bool ResyncSource::vouches(const NodeState& s) const {
   return vouches_for(s, v_.sb.epochs, v_.log.last_mark().lsn, term_.epochs());
 }
 
-// Whether the bitmap here tells all that a replica lacks whose content is this history up to there.
+// Whether the bitmap here has all blocks that the peer may lack, if its content is this history up to
+// `content`.
 bool ResyncSource::bitmap_reaches(const Peer& peer, Lsn content) const {
   const DirtyMap* d = v_.find_dirty(peer.id());
   return d && d->slot().known && d->slot().since.lsn <= content;
 }
 
-// Nothing that is known of it counts until it is consistent: its marks stay as they are, and collect what
-// comes.
+// Until the peer is consistent, its acknowledgements do not clear marks. New marks are added.
 void ResyncSource::begin_filling(Peer& peer) {
   peer.incomplete = true;
   v_.find_link(peer.id())->covered_end = 0;
@@ -42,12 +42,12 @@ void ResyncSource::begin_filling(Peer& peer) {
 
 void ResyncSource::offer(Peer& peer, RecordNo common_end) {
   TL_CHECK(peer.in<Peer::Matching>() && peer.in<Peer::Matching>()->answer);
-  TL_CHECK(!term_.in_flight());  // the peer gives up its log for the newest epoch of the table here
+  TL_CHECK(!term_.in_flight());  // R6: the record of the newest epoch is durable before the offer
   Lsn peer_last = peer.in<Peer::Matching>()->answer->last.lsn;
   begin_filling(peer);
   const Link* link = v_.find_link(peer.id());
   bool unfinished = link->state && link->state->inconsistent;
-  // A consistent one looks itself whether it has the record that we name.
+  // A consistent peer checks by itself whether it has the record at `since`.
   bool reaches = unfinished ? vouches(*link->state) && bitmap_reaches(peer, link->state->base->lsn)
                             : bitmap_reaches(peer, peer_last);
   RecordNo hold = std::max({v_.log.first(), v_.readable_from, common_end});
@@ -79,7 +79,7 @@ void ResyncSource::handle(Peer& peer, const SyncReady& m) {
                             NoticeKind::resync_begun, peer.id()});
 }
 
-// What of the earlier resync has arrived is not known here.
+// The content that arrived in the earlier resync is unknown here, so digests are compared.
 void ResyncSource::resume(Peer& peer, const NodeState& state, Lsn base) {
   TL_CHECK(peer.is_streaming() && state.inconsistent);
   bool vouched = vouches(state);
@@ -93,8 +93,8 @@ void ResyncSource::start(Peer& peer, Lsn base, bool whole, bool compare) {
   begin_filling(peer);
   Peer::Resync& s = peer.streaming()->resync.emplace();
   s.base = base;
-  // Its data area may hold, in part, whatever was committed before: all of that is in the log here by now,
-  // committed or not.
+  // The peer's data area may already have parts of all earlier committed records. All of them are in the log
+  // here now, so the resync waits until they are committed here too.
   s.not_before = v_.log.end();
   s.whole = whole;
   s.compare = compare;
@@ -102,7 +102,7 @@ void ResyncSource::start(Peer& peer, Lsn base, bool whole, bool compare) {
   TL_CHECK(peer.filling());
 }
 
-// Only now: records that the peer has already may have been committed here since the connection was made.
+// Runs after the commit of not_before, so that the bitmap has marks for all records that the peer may have.
 void ResyncSource::choose_blocks(Peer& peer, Peer::Resync& s) {
   TL_CHECK(!s.chosen && s.todo.empty());
   s.chosen = true;
@@ -124,8 +124,7 @@ bool ResyncSource::advance_pace() {
   return pace_.advance(v_.now, working);
 }
 
-// The peer behind the last one that was read for is the first: where little may be read, one peer would take
-// it all.
+// The peers take turns. Otherwise one peer could use the whole read rate.
 void ResyncSource::pump() {
   std::size_t first = turn_;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -192,10 +191,10 @@ void ResyncSource::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
     return;
   }
   end_chunk(std::move(read));
-  TL_CHECK(peer.is_streaming());  // memory has all of it: nothing of it can be unreadable
+  TL_CHECK(peer.is_streaming());  // all blocks are in memory, so none was unreadable
 }
 
-// The newest committed version, or nullptr: its record reaches the peer on this connection.
+// The newest committed version of the block. nullptr: its record reaches the peer on this connection.
 const std::byte* ResyncSource::chunk_block(const Peer& peer, const ChunkRead& read, unsigned bit) const {
   static constexpr std::array<std::byte, block_size> zeros{};
   auto found = v_.committed.find(Lba{read.chunk.word * 64 + bit});
@@ -228,12 +227,12 @@ void ResyncSource::end_chunk(ChunkRead read) {
     (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
   for (Slot slot : read.slots) v_.read_arena.unref(slot);
   if (!wanted(read)) return;
-  if (read.failed) return repair_chunk(std::move(read));  // it counts as under way until that has ended
+  if (read.failed) return repair_chunk(std::move(read));  // counts as in flight until the repair has ended
   peer->resync()->reads--;
   if (stale) read_chunk(*peer, read.chunk, read.check);
 }
 
-// What is sent is to be what was written there: a block that is not would be spread.
+// A block with wrong content is not sent, since the peer would store the corruption.
 bool ResyncSource::holds_wrong(const ChunkRead& read) const {
   auto first = static_cast<unsigned>(std::countr_zero(read.chunk.mask));
   for (unsigned bit = first; bit < 64; ++bit) {
@@ -290,7 +289,7 @@ void ResyncSource::send_chunk(Peer& peer, const ChunkRead& read) {
   m.epoch = peer.epoch;
   m.seq = ++s.seq;
   std::uint64_t bytes = m.payload.size() + block_size;
-  s.declined = false;  // it flies again
+  s.declined = false;
   s.flying.push_back({m.seq, bytes, read.chunk});
   s.flying_bytes += bytes;
   v_.out.sends.push_back(Send{peer.id(), std::move(m)});
@@ -335,8 +334,7 @@ void ResyncSource::peer_is_consistent(Peer& peer) {
                             NoticeKind::resync_finished, peer.id()});
 }
 
-// Of the chunk only what is wanted, and memory does not have: there may be none, if a block between was to
-// blame.
+// Repairs the blocks of the mask that are not in memory. None, if only a block outside the mask has failed.
 void ResyncSource::repair_chunk(ChunkRead read) {
   read.slots.clear();
   std::vector<Lba> blocks;

@@ -1,21 +1,17 @@
-// The source of a resync: what a peer may lack goes to it within the stream of records. That is what its
-// bitmap here says, or the whole volume where the bitmap does not reach back to it; then, and where an
-// earlier resync was not finished, digests find out what has to be sent.
+// The source of a resync: sends the blocks that a peer may lack, beside the records. These are the blocks of
+// the peer's bitmap here, or the whole volume if the bitmap does not reach back far enough. For the whole
+// volume, and after an unfinished resync, digests are compared first.
 //
-// A chunk is read from the data area. A block that the committed image has a newer version of is sent from
-// there, or left out if the record that brought it reaches the peer on this very connection. Every other
-// block is the newest committed version, since nothing left memory while it was being read (home_changes).
-// Newer versions that are not committed do not matter: they may still be cut off, and if they are committed,
-// the peer hears that after this.
+// A chunk is read from the data area. If the committed image has a newer version of a block, that version is
+// sent. It is left out if its record reaches the peer on this connection. All other blocks are the newest
+// committed versions, since no block left memory during the read (home_changes). Uncommitted versions do not
+// matter: they may still be cut off, and the peer learns of a commit after this content.
 //
 //   offer() --SyncReady--> the peer streams, with a resync --all blocks are there--> SyncEnd
-//                                                             --the peer is consistent--> over
+//                                                             --the peer is consistent--> finished
 //
-// Where an earlier resync was not finished, and records reach back to the peer, resume() takes the place of
-// the offer.
-//
-// How far a resync is, is in the peer's state (Peer::Resync). This class has the reads under way, and the
-// pace.
+// After an unfinished resync, resume() replaces the offer if records alone can continue the peer's log. The
+// progress of a resync is in Peer::Resync. This class has the reads in flight, and the pace.
 #pragma once
 
 #include <unordered_map>
@@ -36,17 +32,17 @@ class ResyncSource {
   Pace& pace() { return pace_; }
   const Pace& pace() const { return pace_; }
 
-  // The peer is Matching and gets OfferingResync. `common_end`: up to where the records here are the peer's
-  // too, where that is known. Its own judgement begins there.
+  // Moves the peer from Matching to OfferingResync. `common_end`: one past the last common record, 0 if
+  // unknown. The peer judges its records behind it.
   void offer(Peer& peer, RecordNo common_end);
-  // The peer is Streaming from `base` on, and says of itself that an earlier resync was not finished.
+  // The peer is Streaming from `base` on, and has an unfinished resync.
   void resume(Peer& peer, const NodeState& state, Lsn base);
   void handle(Peer& peer, const SyncReady& message);
   void handle(Peer& peer, const SyncDiffer& message);
   void handle(Peer& peer, const SyncAck& message);
   void peer_state(Peer& peer, const NodeState& state);
   void on_sync_read(std::uint64_t token_number, int error);
-  bool on_repaired(const Repair::Finished& finished);  // false: no chunk waits for that
+  bool on_repaired(const Repair::Finished& finished);  // false: no chunk waits for this repair
 
   // Call both with every event. True: judge() is due.
   bool advance_pace();
@@ -59,7 +55,7 @@ class ResyncSource {
   void check_invariants() const;
 
  private:
-  // Of the data area: from the chunk's first block to its last.
+  // A read of the data area, from the chunk's first block to its last.
   struct ChunkRead {
     ReplicaId peer;
     std::uint64_t connection_no;
@@ -92,7 +88,7 @@ class ResyncSource {
   Peers& peers_;
   const Term& term_;
   Pace pace_;
-  std::size_t turn_ = 0;  // which target is looked at first
+  std::size_t turn_ = 0;  // the first peer of the next pump()
   std::uint64_t next_op_ = 1;
   std::unordered_map<std::uint64_t, ChunkRead> reads_;
   AwaitingRepair<ChunkRead> repairing_;

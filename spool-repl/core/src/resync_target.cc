@@ -9,7 +9,7 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
+constexpr std::size_t checks_max = 64;  // waiting; a correct source has fewer in flight
 }  // namespace
 
 void ResyncTarget::begin(const Source& source) {
@@ -43,9 +43,8 @@ ResyncTarget::Progress ResyncTarget::progress() const {
 
 // ---- content
 
-// Taken at once or not at all. If it waited, what is committed meanwhile, and may even be home, would be
-// newer; whereas records that are older and still wait for room do no harm, since the last of them holds what
-// this does.
+// Data is taken at once or declined. Data that waited could overwrite content of records that are committed
+// in the meantime. Older records that still wait for room do no harm: the last of them has the same content.
 std::string ResyncTarget::take(SyncData& m) {
   Filling* f = filling_from(m.epoch);
   if (!f) return "it sent resync data that nobody asked for";
@@ -73,8 +72,8 @@ std::string ResyncTarget::take(SyncData& m) {
   return "";
 }
 
-// Above all LSNs: no record's serial. Nor that of an earlier connection, which a checkpoint may be writing
-// home.
+// A serial above all LSNs, so that no record has it. It is never used twice, since a checkpoint may still be
+// writing content of an earlier connection home.
 std::uint64_t ResyncTarget::next_serial() {
   if (v_.committed.empty()) v_.committed_since = v_.now;
   return std::uint64_t{1} << 63 | ++serial_;
@@ -87,8 +86,8 @@ void ResyncTarget::put(Lba lba, const std::byte* block, std::uint64_t serial) {
   v_.arena.unref(slot);
 }
 
-// A round of the checkpointer may take longer than the source waits: the same acknowledgement again says that
-// the disk goes on, then.
+// A round of the checkpointer may take longer than the source waits. A repeated acknowledgement then shows
+// that the disk makes progress.
 std::optional<Instant> ResyncTarget::next_tick() const {
   const Flow* f = flow();
   bool goes_on = f && !v_.failed && f->last > 0 && checkpointer_.steps_done() != told_steps_;
@@ -115,7 +114,7 @@ std::string ResyncTarget::take(SyncCheck& m) {
   auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
   if (end > v_.sb.volume_blocks || f->checks.size() >= checks_max)
     return "it sent checks beyond the volume, or too many";
-  // Some of it may have come in an earlier resync, whose marks were lost in a crash.
+  // An earlier resync may have brought some of these blocks, and its marks may be lost in a crash.
   for (DirtyMap& d : v_.dirty) d.mark(Lba{m.word * 64}, end - m.word * 64);
   f->checks.push_back(std::move(m));
   return "";
@@ -147,15 +146,15 @@ void ResyncTarget::read_check() {
   }
 }
 
-// Which blocks of the check are not what the source has. One that cannot be read is not: what comes in its
-// place is written over it. An equal one is written again where the disk is not trusted, and where something
-// else had been written there: then it is equal by luck.
+// The blocks of the check that differ from the source's. An unreadable block differs, and the source's
+// content replaces it. An equal block is written again if the disk is not trusted, or if the block does not
+// fit its digest here: the digest says that other content was written.
 std::uint64_t ResyncTarget::compare() {
   static constexpr std::array<std::byte, block_size> zeros{};
   const Checking& c = *checking_;
   auto first = static_cast<unsigned>(std::countr_zero(c.check.mask));
   bool room = v_.arena.free() >= 64 + record_blocks_max;
-  std::uint64_t differ = 0, serial = 0;  // of what is written again
+  std::uint64_t differ = 0, serial = 0;  // serial: of the blocks that are written again
   std::size_t n = 0;
   for (unsigned bit = 0; bit < 64; ++bit) {
     if (!(c.check.mask >> bit & 1)) continue;
@@ -206,9 +205,9 @@ std::string ResyncTarget::take(const SyncEnd& m) {
   Filling* f = filling_from(m.epoch);
   if (!f) return "it ended a resync that nobody began";
   Lsn until = m.until;
-  // A damaged log was committed further than it reaches: some of that may be in the data area, in part.
+  // Lost records of a damaged journal were committed. The data area may have parts of them.
   if (const auto* damaged = v_.disk.damaged()) until = std::max(until, damaged->until);
-  // What was found equal may have been in no more than the disk's cache.
+  // Blocks that were found equal may be only in the disk's cache, so a sync is needed.
   checkpointer_.request_sync();
   f->goal = Goal{until, checkpointer_.rounds_begun() + 1};
   return "";
@@ -230,7 +229,7 @@ void ResyncTarget::try_end(Filling& f) {
   if (!f.goal || !f.flow.flying.empty() || v_.commit_lsn() < f.goal->until) return;
   if (checkpointer_.rounds_done() < f.goal->round) return;
   bool answered = f.checks.empty() && (!checking_ || checking_->stale);
-  if (!answered) return;  // a source ends behind its last answer
+  if (!answered) return;  // a correct source sends SyncEnd only after the last answer
   TL_CHECK(v_.disk.inconsistent() && v_.log.committed_end() <= v_.log.durable_end());
   v_.disk.finish();
   Flow flow = std::move(f.flow);
@@ -239,7 +238,7 @@ void ResyncTarget::try_end(Filling& f) {
 }
 
 void ResyncTarget::on_consistent_durable() {
-  if (!ends()) return;  // a primary has accepted a loss, and is Secondary by now
+  if (!ends()) return;  // the write was for an accepted loss, of a primary that is Secondary now
   TL_CHECK(v_.disk.finishing());
   ReplicaId source = flow() ? flow()->source.replica : 0;
   state_ = Idle{};

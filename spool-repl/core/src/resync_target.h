@@ -1,16 +1,17 @@
-// The target of a resync: takes the source's content beside its records, and says when it is the volume
+// The target of a resync: takes the source's content beside its records, until this replica is consistent
 // again.
 //
 //   Idle --begin()--> Filling --all committed, home and synced--> Ending --superblock--> Idle
 //     ^                  |                                          |
-//     +----- drop() -----+                                          +-- drop(): it ends all the same
+//     +----- drop() -----+                                          +-- drop(): it still ends
 //
 //   SyncCheck -> read, compared -> SyncDiffer
 //   SyncData  -> committed image -> home, by the checkpointer -> SyncAck
 //   SyncEnd   -> committed up to `until`, all home and synced -> superblock (Consistent)
 //
-// What was taken stays after drop(). What is missing is not known any more: the next connection begins anew.
-// Messages are refused by a reason, for the connection to be closed; an empty one means that they were taken.
+// Content that was taken stays after drop(), but the missing part is not known any more. So the next
+// connection starts again. Each take() returns the reason of a refusal, which closes the connection. Empty:
+// no refusal.
 #pragma once
 
 #include <deque>
@@ -34,8 +35,8 @@ class ResyncTarget {
 
   ResyncTarget(Volume& volume, Checkpointer& checkpointer) : v_(volume), checkpointer_(checkpointer) {}
 
-  // Records and content of this source may come from now on. The replica is Inconsistent, and not ending a
-  // resync.
+  // Records and content of this source may arrive from now on. The replica must be Inconsistent, and must not
+  // be ending a resync.
   void begin(const Source& source);
   void drop();  // the source is gone
   bool fills() const { return std::holds_alternative<Filling>(state_); }
@@ -47,13 +48,13 @@ class ResyncTarget {
   std::string take(const SyncEnd& message);
   void take(const SyncProgress& message);
 
-  void advance();         // while the source's records are taken
-  void flush_messages();  // the same
+  void advance();         // only while records of the source are taken
+  void flush_messages();  // only while records of the source are taken
   std::optional<Instant> next_tick() const;
   void on_check_read(std::uint64_t bit, int error);
   void on_consistent_durable();
 
-  struct Progress {  // blocks, says the source
+  struct Progress {  // blocks, as the source reports
     std::uint64_t done = 0, total = 0;
   };
   Progress progress() const;
@@ -63,15 +64,15 @@ class ResyncTarget {
   // Between this replica and one source.
   struct Flow {
     Source source;
-    // Data that is not known to be durable in the data area: its number, and the checkpoint's portion that
-    // brings it there.
+    // Data that is not durable in the data area yet: its number, and the portion of the checkpointer that
+    // writes it home.
     std::deque<std::pair<std::uint64_t, std::uint64_t>> flying;
     std::uint64_t last = 0, durable = 0, acked = 0;  // numbers
     Progress progress;
   };
   struct Goal {
     Lsn until;
-    std::uint64_t round;  // of the checkpointer, that syncs everything of the resync
+    std::uint64_t round;  // the checkpointer's round that syncs everything of the resync
   };
   struct Idle {};
   struct Filling {
@@ -79,15 +80,15 @@ class ResyncTarget {
     std::deque<SyncCheck> checks;  // to be answered in order
     std::optional<Goal> goal;
   };
-  struct Ending {              // the superblock that says Consistent is under way
+  struct Ending {              // the superblock with Consistent is in flight
     std::optional<Flow> flow;  // nullopt: the source is gone
   };
   struct Checking {
     SyncCheck check;
     std::vector<Slot> slots;
     std::uint64_t home_changes = 0;
-    bool stale = false;   // nobody waits for the answer any more
-    bool singly = false;  // the read of all failed: each block is read by itself
+    bool stale = false;   // the source does not wait for the answer any more
+    bool singly = false;  // a read of several blocks failed, so each block is read alone
     unsigned outstanding = 0;
     std::uint64_t unreadable = 0;  // of the mask
   };
@@ -106,7 +107,7 @@ class ResyncTarget {
   std::variant<Idle, Filling, Ending> state_;
   std::optional<Checking> checking_;  // its reads outlive the source
   std::uint64_t serial_ = 0;          // of entries in the committed image; never used twice in a process
-  Instant told_at_;                   // an acknowledgement of resync data was sent last
+  Instant told_at_;                   // time of the last acknowledgement of resync data
   std::uint64_t told_steps_ = 0;      // Checkpointer::steps_done() then
 };
 

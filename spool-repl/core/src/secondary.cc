@@ -44,7 +44,7 @@ void Secondary::refuse(std::string reason, bool split_brain) {
   v_.refuse_link(primary_, reason, split_brain);
 }
 
-// Both have been matched by now: what they have in common is known.
+// The match has found common_ by now.
 void Secondary::note_refusal(const std::string& reason, bool split_brain) {
   why_ = reason;
   why_of_ = primary_;
@@ -80,7 +80,7 @@ void Secondary::peer_state(ReplicaId id, const NodeState& state) {
 void Secondary::peer_input(ReplicaId id, PeerMessage message) {
   if (auto* request = std::get_if<MatchRequest>(&message)) return match(id, *request);
   if (id != primary_) {
-    // What was under way when it ceased to be our primary is of no use; a refusal has to be shown.
+    // Messages that were in flight when the peer ceased to be the primary are dropped. A refusal is reported.
     if (auto* m = std::get_if<Refuse>(&message)) v_.out.closes.push_back({id, m->reason});
     return;
   }
@@ -106,7 +106,7 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
       message);
 }
 
-// Somebody is primary. Another one that is here already gives way to a newer epoch only.
+// `id` is primary. It replaces another connected primary only if its epoch is newer.
 void Secondary::match(ReplicaId id, const MatchRequest& m) {
   if (primary_ != 0 && primary_ != id) {
     if (m.epoch.counter <= epoch_.counter)
@@ -132,10 +132,10 @@ void Secondary::answer_match() {
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
 }
 
-// The winner asks where we are: it gets its answer when there is nothing left to speak for the history here.
+// The winner wants to match. It gets its answer only after the history here has been given up.
 void Secondary::begin_discard(const MatchRequest& m) {
   if (rejoin_.stores_reset()) {
-    if (rejoin_.gives_up()) return;  // under way since an earlier connection
+    if (rejoin_.gives_up()) return;  // began on an earlier connection
     discarding_.end(false, "a resync into this replica has begun meanwhile");
     return answer_match();
   }
@@ -147,8 +147,8 @@ void Secondary::begin_discard(const MatchRequest& m) {
   rejoin_.reset({primary_, std::move(nothing), true});
 }
 
-// A tail that has moved since the primary heard of it leaves records without a name: the primary searches
-// again above it.
+// If the tail has moved since the last MatchState, the primary may probe a record before the tail. A new
+// MatchState makes it search again.
 void Secondary::handle(const Probe& m) {
   bool matching = is<Matching>() || is<Begun>();
   if (matching && m.mark.lsn < v_.log.tail_mark().lsn) return answer_match();
@@ -159,7 +159,7 @@ void Secondary::handle(const Probe& m) {
 
 // ---- the records of the primary continue the log here
 
-// Of a *begin*, what has nothing to do with whose history is whose.
+// The checks of a *begin* that do not compare the histories.
 std::string Secondary::why_not_begun(const Begin& m) const {
   if (!is<Matching>() || m.epoch != epoch_) return "it began to send without a common record";
   if (rejoin_.resets()) return "this replica is just giving up its log for a resync";
@@ -188,21 +188,21 @@ void Secondary::handle(const Begin& m) {
         primary_));
   begin();
   note_lost(m);
-  // A cut for somebody else says nothing of the records that come now.
+  // An earlier cut for another history must not stay recorded: the new records belong to this primary.
   bool other_cut = v_.ends_in_a_cut() && !m.epochs.holds(v_.sb.cut_for.epoch);
   bool lost = m.holds > m.from.lsn;
   if (*v_.log.find(m.from) == v_.log.end() && rejoin_.steady() && !lost && !other_cut) return connected();
   rejoin_.cut({primary_, m.from, m.epochs.empty() ? EpochEntry{} : m.epochs.back()});
 }
 
-// From now on records and commit points of this primary may come.
+// From now on, records and commit points of this primary may arrive.
 void Secondary::begin() {
   TL_CHECK(is<Matching>() && primary_ != 0);
   link_ = Begun{};
   if (v_.disk.inconsistent()) target_.begin({primary_, epoch_});
 }
 
-// What this replica has acknowledged and lost; durable before the first of those records is taken.
+// Records that this replica has acknowledged and lost. The note is durable before the first of them is taken.
 void Secondary::note_lost(const Begin& m) {
   if (m.holds <= m.from.lsn) return;
   auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(),
@@ -210,9 +210,9 @@ void Secondary::note_lost(const Begin& m) {
   v_.disk.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
 }
 
-// A resync that goes on within the records of another primary. Its content goes home only when the disk says
-// whose it is; and where that of the last one is not in its history, nothing is known of the data area any
-// more. False: that is so.
+// A resync continues with another primary. Its content is written home only once the superblock names this
+// source. False: the history of this primary lacks content of the former source, so the data area is unknown
+// and needs a full resync.
 bool Secondary::adopt_source(const Begin& m) {
   const auto* syncing = v_.disk.syncing();
   if (!syncing || syncing->source.id == m.epoch.id) return true;
@@ -273,7 +273,7 @@ void Secondary::handle(SyncBegin& m) {
   TL_CHECK(std::holds_alternative<verdict::Resync>(verdict));
   Offer offer{primary_, m.epoch, m.epochs, m.from.lsn};
   bool in_line = holds_source(v_.history(), offer);
-  // What it began behind that point comes as records.
+  // Epochs behind that point arrive as records.
   m.epochs.cut_behind(m.from.lsn);
   bool record_held = m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();
   bool reaches = !m.whole && content_reaches(v_.history(), offer, m.since.lsn, record_held);
@@ -286,7 +286,7 @@ void Secondary::on_reset_durable() {
   auto done = rejoin_.on_reset_durable();
   if (!done) return;
   if (done->gives_up) {
-    v_.end_split_brains_but(done->source);  // what set this replica apart from others too is gone
+    v_.end_split_brains_but(done->source);  // without a history, no other split brain remains
     why_.clear();
     why_of_ = 0;
     discarding_.finish();
@@ -315,7 +315,7 @@ void Secondary::handle(RecordMessage& m) {
   Incoming* in = incoming();
   if (m.epoch != epoch_ || !in) return refuse("it sent a record of another epoch");
   in->bytes += m.meta.size() + m.payload.size();
-  // Its window may be another one than ours; far beyond it, it has none.
+  // The primary's send window may differ from ours. A primary far above it ignores its window.
   if (in->bytes > 4 * v_.config.send_window_bytes + wire_payload_max)
     return refuse(fmt::format("it sent {} MiB of records that nobody had room for", in->bytes >> 20));
   in->records.push_back(std::move(m));
@@ -336,7 +336,7 @@ void Secondary::take_backlog() {
 
 std::expected<bool, std::string> Secondary::take_record(const RecordMessage& m) {
   TL_CHECK(is<Following>() && rejoin_.steady());
-  // Room first: a record that has to wait is looked at again with every event.
+  // The check for room comes first, since every event tries a waiting record again.
   std::uint32_t total = meta_blocks_for(m.meta.size()) +
                         static_cast<std::uint32_t>(m.payload.size() / block_size);
   auto pos = v_.log.place(total);
@@ -375,7 +375,7 @@ void Secondary::handle(const Commit& m) {
 
 void Secondary::handle(const Refuse& m) {
   link_ = Refused{};
-  if (rejoin_.gives_up()) drop_resync();  // not for one that does not want it
+  if (rejoin_.gives_up()) drop_resync();  // the winner has refused, so nothing is given up
   note_refusal("it refused: " + m.reason, m.split_brain);
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),
                             m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, primary_});
@@ -387,8 +387,7 @@ void Secondary::advance() {
   v_.settle_refill();
   rejoin_.advance();
   take_backlog();
-  // Only what was matched with the primary of this epoch, is durable here, and is at or below its commit
-  // point.
+  // Commits only records that are matched with this primary, durable here, and at or below its commit point.
   auto* f = std::get_if<Following>(&link_);
   if (!f || !rejoin_.steady()) return;
   LogMark commit = f->in.commit;
@@ -404,8 +403,8 @@ void Secondary::advance() {
   target_.advance();
 }
 
-// Everything up to the primary's commit point was durable on all members of the epoch that this point lies
-// in. Where this replica is short of it, the epoch that it sees last may be an earlier one.
+// Everything up to the primary's commit point was durable on all members of the epoch at that point. A
+// replica that has not reached this point may know only an earlier epoch, so it learns nothing.
 void Secondary::note_covered(RecordNo end, Lsn primary_commit) {
   Lsn commit = v_.log.mark_before(end).lsn;
   if (commit != primary_commit || end != v_.log.committed_end()) return;
@@ -417,7 +416,7 @@ void Secondary::note_covered(RecordNo end, Lsn primary_commit) {
     }
 }
 
-// Acks are cumulative: one a batch of output.
+// Acks are cumulative, so one ack in each batch of output is enough.
 void Secondary::flush_messages() {
   auto* f = std::get_if<Following>(&link_);
   if (!f || v_.failed) return;
@@ -476,7 +475,7 @@ void Secondary::check_invariants() const {
   rejoin_.check_invariants();
   discarding_.check_invariants();
   TL_CHECK(is<Unconnected>() == (primary_ == 0));
-  // Records and content come from the primary alone, and together.
+  // Records and content come only from the primary, and together.
   TL_CHECK(!is<Following>() || rejoin_.steady());
   TL_CHECK(!target_.fills() || (!is<Unconnected>() && !is<Matching>()));
   TL_CHECK(!(is<Begun>() || is<Following>() || target_.fills()) || !rejoin_.resets());

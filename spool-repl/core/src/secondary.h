@@ -1,11 +1,10 @@
-// The secondary: takes the primary's records, journals them, and writes home what the primary says is
-// committed.
+// The secondary: journals the primary's records, and writes them home up to the primary's commit point.
 //
 //   Unconnected --MatchRequest--> Matching --Begin--> Begun --tail cut--> Following
 //                                    |                                      ^
 //                                    +--SyncBegin, or discard: log given up-+
 //
-// From each of them the end of the connection leads to Unconnected, and a refusal by either side to Refused.
+// The end of the connection leads from each state to Unconnected. A refusal by either side leads to Refused.
 // A cut of the log (rejoin.h) and the end of a resync (resync_target.h) continue without the primary.
 #pragma once
 
@@ -27,8 +26,8 @@ class Secondary {
  public:
   Secondary(Volume& volume, Checkpointer& checkpointer);
 
-  void submit(const ClientRequest& request);  // a secondary serves nobody: EROFS
-  void peer_up(ReplicaId) {}                  // which of the others is primary shows when one asks to match
+  void submit(const ClientRequest& request);  // a secondary serves no clients: EROFS
+  void peer_up(ReplicaId) {}                  // a primary shows itself by its MatchRequest
   void peer_down(ReplicaId id);
   void peer_input(ReplicaId id, PeerMessage message);
   void peer_state(ReplicaId id, const NodeState& state);
@@ -50,16 +49,15 @@ class Secondary {
   void check_invariants() const;
 
  private:
-  // What the primary has sent, and was not taken yet.
+  // Messages of the primary that were not taken yet.
   struct Incoming {
-    std::deque<RecordMessage> records;  // bounded by the primary's send window, and by what is taken from a
-                                        // broken one
+    std::deque<RecordMessage> records;  // limited by the primary's send window, and by a limit here
     std::size_t bytes = 0;
     LogMark commit;
   };
   struct Unconnected {};
-  struct Matching {};  // the last common record is looked for
-  struct Begun {       // records and commit points may come; none counts before the tail here is cut off
+  struct Matching {};  // the primary searches for the last common record
+  struct Begun {       // records and commit points may arrive, but wait until the tail here is cut off
     Incoming in;
   };
   struct Following {
@@ -79,7 +77,7 @@ class Secondary {
   void answer_match();
   void forget_primary();
   void drop_resync();
-  // Each asserts nothing of a message: what does not fit the state is refused.
+  // A message that does not fit the state is refused. No assertion depends on a message.
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);
@@ -107,9 +105,9 @@ class Secondary {
   ResyncTarget target_;
   Rejoin rejoin_;
   Discarding discarding_;
-  ReplicaId primary_ = 0;  // the peer that is connected as primary, 0: none
-  Epoch epoch_;            // of that primary
-  Lsn common_;             // the newest record that both are known to have, of the last matching
+  ReplicaId primary_ = 0;  // the peer that is connected as primary; 0: none
+  Epoch epoch_;            // of the primary
+  Lsn common_;             // the newest record that both are known to have, by the last matching
   std::variant<Unconnected, Matching, Begun, Following, Refused> link_;
   std::string why_;  // the last refusal
   ReplicaId why_of_ = 0;

@@ -10,8 +10,7 @@ namespace twinloft::repl::core {
 void Term::begin(const Epoch& epoch, ReplicaSet in_sync, const Grounds& grounds) {
   TL_CHECK(epoch.counter > epoch_.counter);
   TL_CHECK((in_sync & set_of(v_.sb.replica)) != 0);
-  before_ |= in_sync_;  // members needed for what is already logged are needed until the new record is
-                        // durable
+  before_ |= in_sync_;  // the former members stay required until the new record is durable
   epoch_ = epoch;
   in_sync_ = in_sync;
   grounds_ = grounds;
@@ -54,17 +53,17 @@ RecordNo Term::durable_on(ReplicaSet set) const {
   return end;
 }
 
-// What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have
-// cut it off. Where members are too few, or one is being filled, what all of them have is committed all the
-// same: a resync waits for that.
+// An absent member counts as having nothing: it may follow a newer epoch, and may have cut off what it
+// acknowledged. While suspended, with too few members or a member being filled, common records are committed
+// all the same, since a resync waits for that.
 RecordNo Term::committable_end() const {
   RecordNo committed = v_.log.durable_end();
   for (const Peer& p : peers_)
     if (required(p)) committed = std::min(committed, p.is_streaming() ? p.durable_end : 0);
-  return std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
+  return std::max(committed, v_.log.committed_end());  // a new member may lack committed records
 }
 
-// A peer that is no member and away does not hold anybody up.
+// Nothing waits for an absent peer that is not required.
 RecordNo Term::acked_end() const {
   RecordNo end = v_.log.durable_end();
   for (const Peer& p : peers_) {

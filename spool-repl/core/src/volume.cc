@@ -36,8 +36,8 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
-// A replica that this one has never heard of: while all of the history is in the log here, it lacks what is
-// in the log.
+// A replica without a slot gets a free slot. While the log here has the whole history, it may lack at most
+// the blocks of the log. Later, its content is unknown.
 void Volume::load_dirty(RecoveredLog& recovered) {
   auto configured = [&](ReplicaId id) { return find_link(id) != nullptr; };
   for (const Link& l : links) {
@@ -61,8 +61,8 @@ void Volume::load_dirty(RecoveredLog& recovered) {
   }
 }
 
-// As commit_upto() would have left it, but that a checkpoint is due at once: the next start has the less to
-// do.
+// Leaves the committed image as commit_upto() does, but a checkpoint is due at once. So the next start has
+// less to do.
 void Volume::load_committed(const RecoveredLog& recovered) {
   for (std::size_t i = 0; i < recovered.loaded.size(); ++i) TL_CHECK(arena.take() == i);
   for_each_loaded(
@@ -117,8 +117,8 @@ Status Volume::load(RecoveredLog recovered) {
     if (lsn <= recovered.home) home_end = no + 1;
   }
   log.set_committed_end(commit_end);
-  // Committed or not, who knows: the process before may have written some of it home, and not have synced
-  // that.
+  // Records may be committed although this is not known here. The previous process may have written them home
+  // without a sync.
   if (commit_end < log.end()) distrusts_disk = true;
   digests_exact = committed.empty() && !distrusts_disk;
   recovered_end = log.last_mark().lsn;
@@ -154,9 +154,8 @@ void Volume::note_parting(const Link& l) {
   write_superblock(for_parting);
 }
 
-// Between two moves of the tail only this is possible: what is known already moves with the tail, so that it
-// is durable before marks are cleared. A slot that says `unknown` on the disk makes its marks there mean
-// nothing.
+// Only an unknown slot may change between two moves of the tail, since its marks on the disk do not count.
+// A known slot changes with the tail, so that its `since` is durable before marks are cleared.
 void Volume::learn(const Link& l) {
   DirtyMap* d = find_dirty(l.config.id);
   if (!d || d->slot().known || l.covered_end < log.first() || l.covered_end != log.committed_end()) return;
@@ -212,8 +211,7 @@ const EpochEntry* Volume::newest_lost() const {
   return d && d->newest ? &*d->newest : nullptr;
 }
 
-// The newest one counts at a promotion, although its record is lost here, or was cut off, or has not come
-// yet.
+// A promotion uses the newest epoch, even if its record is lost here, was cut off, or has not arrived yet.
 EpochEntry Volume::told_epoch() const {
   EpochEntry newest = recorded();
   const EpochEntry* lost = newest_lost();
@@ -226,7 +224,7 @@ NodeState Volume::node_state(bool primary) const {
   s.primary = primary;
   s.inconsistent = disk.inconsistent();
   s.whole = whole();
-  // Where only records are missing, or nothing any more, the content goes as far as the log.
+  // Damaged or Finishing: the content is complete up to the end of the log.
   if (const auto* syncing = disk.syncing())
     s.base = syncing->base;
   else if (s.inconsistent)
@@ -269,8 +267,8 @@ void Volume::end_split_brains_but(ReplicaId id) {
   for (ReplicaId other : over) end_split_brain(other);
 }
 
-// An epoch has one writer, and its record names the one before it: logs that end in the same one are one
-// history. So two find that out which follow a third one by now.
+// An epoch has one writer, and its record names the record before it. So logs that end in the same epoch are
+// one history. Two secondaries of one primary end their split brain this way.
 void Volume::end_split_brain_if_one_history(const Link& link) {
   if (!link.state || !split_brain_with(link.config.id) || disk.inconsistent() || link.state->inconsistent)
     return;
@@ -345,8 +343,8 @@ RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slo
   write.token = make_token(TokenKind::journal_write, no);
   out.journal_writes.push_back(std::move(write));
   ++journal_in_flight;
-  // The superblock has it too before anybody relies on it: should the record rot, it is still known whose
-  // history this was.
+  // The superblock has the epoch too before the record counts as durable. If the record is damaged later, the
+  // epoch is still known.
   if (body.header.type == RecordType::epoch) {
     log.hold_durable(no);
     sb.arbiter = config.arbiter_place;
@@ -407,7 +405,7 @@ unsigned Volume::on_superblock_written(int error) {
     fail_device(fmt::format("the journal failed a write of the superblock ({})", errno_text(error)));
     return 0;
   }
-  // A purpose that has come up again meanwhile is done only with the write that is still to come.
+  // A purpose that was requested again during the write is done only after the next write.
   for (std::size_t i = 0; i < dirty.size(); ++i) dirty[i].since_is_durable(since_in_flight_[i]);
   commit_durable = commit_in_flight_;
   unsigned done = superblock_in_flight_ & ~superblock_wanted_;
@@ -430,7 +428,7 @@ void Volume::accept_loss() {
        fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
                    log.last_mark().lsn.v),
        NoticeKind::other, sb.replica});
-  // The data area may hold blocks of records that are lost, and nothing tells which.
+  // The data area may have blocks of lost records, and these blocks are unknown.
   if (disk.damaged()) {
     for (DirtyMap& d : dirty) d.forget();
     for (Link& l : links) l.covered_end = 0;
@@ -444,7 +442,7 @@ void Volume::settle_loss(RecordNo epoch_end) {
   write_superblock(for_consistent);
 }
 
-// A completed write that cannot become durable is lost data: never forgotten, whatever works afterwards.
+// A completed write that cannot become durable is lost data, so the failure stays even if later writes work.
 void Volume::fail_device(std::string reason) {
   if (failed) return;
   failed = true;
