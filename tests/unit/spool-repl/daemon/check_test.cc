@@ -95,14 +95,14 @@ TEST_F(CheckTest, Addresses) {
   s.peers[0].address = "[fe80::1]:7710";
   EXPECT_TRUE(says(check_volume(s).errors, "needs its interface"));
   s.peers[0].address = "192.0.2.2:7710";
-  s.listen = "192.0.2.1:7710";  // of no network that there is
+  s.listen = "192.0.2.1:7710";  // no interface has this address
   EXPECT_TRUE(says(check_volume(s).warnings, "Cannot assign requested address"));
   s.listen = "127.0.0.1:7710";
   EXPECT_TRUE(
       says(check_volume(s).errors, "is reached from this machine only, and replica 2 is at 192.0.2.2:7710"));
 }
 
-// A name may resolve when the volume is served.
+// The name may resolve later, when the volume is served.
 TEST_F(CheckTest, ANameThatIsNotKnownNow) {
   s.peers[0].address = "peer.invalid:7710";
   Findings found = check_volume(s);
@@ -157,7 +157,7 @@ TEST_F(CheckTest, FilesInTheWay) {
   s.control = where + "/control";
   s.fuse_file = where;
   EXPECT_TRUE(says(check_volume(s).errors, "must be a regular file"));
-  s.fuse_file = "/proc/version";  // nothing is mounted there, and it is a file
+  s.fuse_file = "/proc/version";  // a file, and no mount point
   EXPECT_TRUE(check_volume(s).errors.empty());
   s.fuse_file.clear();
   s.fuse_device = where + "/taken";
@@ -168,8 +168,7 @@ TEST_F(CheckTest, FilesInTheWay) {
   EXPECT_TRUE(says(check_volume(s).errors, "which cannot be a volume's device"));
 }
 
-// Another process holds what the volume needs. Where it is the one that serves the volume, that is as it
-// should be.
+// Another process holds the volume's files. If that process serves this volume, this is not an error.
 TEST_F(CheckTest, WhoIsInTheWay) {
   OsClock clock;
   loopback::Listening tcp = loopback::listen();
@@ -180,7 +179,8 @@ TEST_F(CheckTest, WhoIsInTheWay) {
   EXPECT_EQ(check_volume(s).errors.size(), 2u);
   s.control = where + "/control";
   for (const char* status : {"{\"served\":true}", "{\"served\":false}"}) {
-    auto loop = io::UringLoop::create(clock, {.entries = 64}).value();  // of the thread that runs it
+    auto loop = io::UringLoop::create(clock, {.entries = 64}).value();  // a loop is bound to the thread that
+                                                                        // runs it
     control::Server server(*loop, s.control, [&](const std::string&, control::Server::Reply reply) {
       reply(std::string(status));
     });
@@ -231,7 +231,7 @@ TEST_F(CheckTest, OneFileInTwoVolumes) {
   EXPECT_TRUE(check_shared(node).errors.empty());
 }
 
-// Sockets, links and addresses too, whatever they are called.
+// This includes sockets, links and addresses, whatever their names.
 TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   NodeSettings node;
   node.volumes = {s, s};
@@ -283,7 +283,7 @@ TEST_F(CheckTest, PeersWhereNoPeerCanBe) {
   EXPECT_TRUE(check_volume(s).errors.empty()) << "it is this machine's";
 }
 
-// What `serve` would refuse.
+// The same refusals as those of `serve`.
 TEST_F(CheckTest, TheArbitersFiles) {
   s.arbiter.kind = arbiter::Kind::etcd;
   s.arbiter.endpoints = {"https://192.0.2.3:2379"};

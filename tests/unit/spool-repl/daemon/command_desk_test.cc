@@ -77,7 +77,7 @@ TEST_F(CommandDeskTest, ACommandThatNobodyWaitsFor) {
   EXPECT_EQ(desk.take(token), nullptr);
 }
 
-// What a stop waits for may be mended by a command; everything can be looked at until the end.
+// A command may end a wait of the stop. Status commands work until the end.
 TEST_F(CommandDeskTest, WhatIsCarriedOutWhileTheVolumeIsBeingStopped) {
   constexpr std::string_view refused = "error: the node is being stopped";
   struct Row {

@@ -25,7 +25,7 @@ class ConfigTest : public testing::Test {
     std::ofstream(path_) << text;
     return load_config(path_);
   }
-  // The message is "<file>:<line>: <key>: <words>".
+  // The message must have the form "<file>:<line>: <key>: <words>".
   testing::AssertionResult refused(const std::string& text, int line, const std::string& key,
                                    std::string_view words) {
     auto out = load(text);
@@ -422,7 +422,7 @@ TEST_F(ConfigTest, AddressesOfNoPeer) {
         << address;
 }
 
-// A section that was copied: its journal would take the other volume's records.
+// A copied section: its journal would get the other volume's records.
 TEST_F(ConfigTest, OneIdentityInTwoVolumes) {
   const std::string uuid = "uuid = \"5c1a0e7e-0000-4000-8000-00000000c0de\"\n";
   auto other = [&](const std::string& replica) {
@@ -451,7 +451,7 @@ TEST_F(ConfigTest, OnePathWrittenInTwoWays) {
     EXPECT_NE(out.error().message.find(part), std::string::npos) << part << "\n--\n" << out.error().message;
 }
 
-// One run of check-config shows all of it.
+// One run of check-config reports all errors.
 TEST_F(ConfigTest, EveryMistakeIsShown) {
   auto out = load(R"([volume.mail]
 replica = 0

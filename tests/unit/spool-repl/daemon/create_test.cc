@@ -1,4 +1,4 @@
-// `create` on places that hold something. The devices are loop devices: root is needed.
+// `create` on devices and files that are not empty. The devices are loop devices, so root is needed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>
@@ -51,7 +51,7 @@ struct CreateTest : testing::Test {
     std::ifstream in(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   }
-  // The superblock's fields that libblkid wants to see.
+  // The superblock's fields that libblkid requires.
   void swap_signature(const std::string& path) {
     std::string page(4096, '\0');
     page[1024] = 1;       // version
@@ -61,7 +61,7 @@ struct CreateTest : testing::Test {
   }
   void partition_table(const std::string& path) {
     std::string sector(512, '\0');
-    sector[446 + 4] = '\x83';  // type; from sector 2048, 2048 sectors
+    sector[446 + 4] = '\x83';  // type; starts at sector 2048, has 2048 sectors
     sector[446 + 9] = 8, sector[446 + 13] = 8;
     sector[510] = '\x55', sector[511] = '\xaa';
     put(path, 0, sector);
@@ -81,7 +81,7 @@ struct CreateTest : testing::Test {
 
   TemporaryDirectory directory;
   const std::string& where = directory.path();
-  std::vector<Fd> devices;  // autoclear: the last close detaches, before the directory goes
+  std::vector<Fd> devices;  // autoclear: the last close detaches the device, before the directory is removed
   VolumeSettings s = small_volume(where);
 };
 
@@ -109,7 +109,7 @@ TEST_F(CreateTest, ADeviceThatIsTooSmallOrReadOnlyIsSaidBefore) {
   s.size = 4 * mib;
   int on = 1, off = 0;
   ASSERT_EQ(::ioctl(devices.back().get(), BLKROSET, &on), 0);
-  struct Writable {  // the number's next user would find it so
+  struct Writable {  // otherwise the next user of the device number would find it read-only
     int fd, *off;
     ~Writable() { (void)::ioctl(fd, BLKROSET, off); }
   } again{devices.back().get(), &off};
@@ -121,7 +121,7 @@ TEST_F(CreateTest, ADeviceThatIsTooSmallOrReadOnlyIsSaidBefore) {
   EXPECT_NE(found.errors[0].find("read-only"), std::string::npos) << found.errors[0];
 }
 
-// The name by which it was attached is gone.
+// The name that the file had when it was attached does not exist any more.
 TEST_F(CreateTest, AFileThatALoopDeviceHasUnderAnotherName) {
   std::string loop = device("first", 16 * mib);
   std::filesystem::create_hard_link(where + "/first", s.data);
@@ -167,11 +167,11 @@ TEST_F(CreateTest, TheJournalsDeviceIsLookedAtToo) {
   EXPECT_EQ(content(s.journal), before);
 }
 
-// What lies at the end would be found, and assembled, at the next boot.
+// A signature at the end would be found, and assembled, at the next boot.
 TEST_F(CreateTest, OverwriteMeansItAndLeavesNoSignatureBehind) {
   s.data = device("disk", 64 * mib);
   swap_signature(s.data);
-  std::string raid(256, '\0');  // md, version 1.0: near the end
+  std::string raid(256, '\0');  // md, version 1.0: near the end of the device
   raid.replace(0, 8, std::string_view("\xfc\x4e\x2b\xa9\1\0\0\0", 8));
   std::uint64_t at = (64 * mib / 512 - 16) & ~7ull;
   std::memcpy(raid.data() + 144, &at, 8);
@@ -217,7 +217,7 @@ TEST_F(CreateTest, ADeviceInUseIsRefusedAlsoWithOverwrite) {
   EXPECT_TRUE(create_volume(s));
 }
 
-// Under two names.
+// The device has two names.
 TEST_F(CreateTest, OneDeviceIsNotBothDataAndJournal) {
   s.data = device("disk", 64 * mib);
   s.journal = where + "/alias";
@@ -235,7 +235,8 @@ TEST_F(CreateTest, AFileThatHoldsAnythingIsNeverTakenOver) {
   EXPECT_FALSE(std::filesystem::exists(s.data));
 }
 
-// The kernel names disks in the order in which it finds them.
+// After a boot, a device name may lead to another disk. A refusal must leave the data file empty for the next
+// attempt.
 TEST_F(CreateTest, ARefusalLeavesAnEmptyFileEmpty) {
   std::ofstream(s.data).close();
   s.journal = device("disk", 40 * mib);

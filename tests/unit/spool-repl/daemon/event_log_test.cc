@@ -96,7 +96,7 @@ TEST_F(EventLogTest, WhatIsSaidAgainAndAgainIsTakenOnceInAWhile) {
 TEST_F(EventLogTest, TheFilesAndTheMemoryAreBounded) {
   constexpr int count = 5000;
   for (int i = 0; i < count;) {
-    auto log = open();  // its end waits for the file: the queue to the file is bounded too
+    auto log = open();  // its end waits for the file, because the queue of writes is limited too
     for (int k = 0; k < 500; ++k, ++i) log->add(event("notice", std::string(600, 'x')));
   }
   std::uint64_t old = std::filesystem::file_size(path + ".1"), now = std::filesystem::file_size(path);
@@ -119,7 +119,7 @@ TEST_F(EventLogTest, ATextCanNotForgeALine) {
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
 
-// The directory is missing: the volume goes on, and the memory still knows.
+// The directory is missing. The volume continues, and the events in memory can still be read.
 TEST_F(EventLogTest, WorksWithoutAFile) {
   EventLog log(directory / "missing/mail.events", "mail", clock);
   EXPECT_TRUE(log.add(event("role", "replica 1 is Primary")));

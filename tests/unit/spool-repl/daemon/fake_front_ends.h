@@ -1,4 +1,4 @@
-// Front ends without a device: the test says when they are there, and when they are gone.
+// Front ends without a device. The test says when they have started and stopped.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace twinloft::repl::daemon {
 
-// What the test knows of front ends that it has not destroyed itself.
+// The test's view of a front end. `gone`: it was destroyed.
 struct Made {
   std::function<void(Status)> started;
-  std::vector<std::pair<bool, std::function<void(Status)>>> stops;  // with force, whose end
+  std::vector<std::pair<bool, std::function<void(Status)>>> stops;  // (force, the callback at its end)
   bool gone = false;
 };
 

@@ -174,7 +174,7 @@ TEST_F(FrontEndLifeTest, ALostRoleTakesTheDeviceAwayAndAnswers) {
   EXPECT_EQ(take(), "stand-down taken-away ");
   ASSERT_EQ(made[0]->stops.size(), 2u);
   EXPECT_TRUE(made[0]->stops[1].first);
-  made[0]->stops[0].second({});  // of the demotion: nobody waits for it any more
+  made[0]->stops[0].second({});  // the late answer to the demotion's stop
   EXPECT_EQ(take(), "");
   made[0]->stops[1].second({});
   loop.run_one();

@@ -52,7 +52,7 @@ TEST_F(LinksTest, AMissingSecretIsAnErrorOfTheStart) {
   EXPECT_NE(links.error().message.find("/nonexistent/secret"), std::string::npos) << links.error().message;
 }
 
-// Nobody listens there: the reason is reported, and shows in the status of that peer.
+// No program listens there. The reason is logged, and shown in the peer's status.
 TEST_F(LinksTest, WhyAPeerIsNotReachedShowsInStatus) {
   settings.peers.resize(1);
   settings.peers[0].id = 2;

@@ -1,4 +1,4 @@
-// A volume is opened on files of its own. Direct I/O is needed, and no privilege.
+// Opens a volume on its own files. Needs direct I/O, but no privilege.
 #include "opened_volume.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The core of a volume without peers, on files and the real event loop; its front ends are the test's.
+// The core of a volume without peers, on files and the real event loop. The test plays the front ends.
 #include "performer.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ struct PerformerTest : testing::Test, VolumeOnFiles, FrontEndLife::Volume, Comma
     command("promote");
     run_until([&] { return !made.empty(); });
   }
-  // Submits a request, and waits for its end.
+  // Submits a request, and waits until it completes.
   int perform(ports::IoOp op, std::span<std::byte> data) {
     bool done = false;
     ports::IoRequest r;

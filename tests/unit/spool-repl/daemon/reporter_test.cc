@@ -14,7 +14,7 @@ struct ReporterTest : testing::Test {
     reporter = std::make_unique<Reporter>(settings, clock);
   }
   std::vector<Event> stored() {
-    reporter.reset();  // after what was added is in the file
+    reporter.reset();  // returns once all added events are in the file
     return load_events(events_path(settings));
   }
   OsClock clock;

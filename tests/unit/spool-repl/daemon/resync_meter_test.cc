@@ -41,7 +41,7 @@ TEST_F(ResyncMeterTest, RateAndEstimateAreOfTheLastSeconds) {
   EXPECT_EQ(progress()->bytes_per_second, 10u << 20);
   EXPECT_EQ(progress()->done_bytes, 200u << 20);
   EXPECT_EQ(progress()->seconds_left, 82u);
-  for (int s = 21; s <= 40; ++s) at(s, done += 256);  // a tenth of that
+  for (int s = 21; s <= 40; ++s) at(s, done += 256);  // a tenth of that rate
   EXPECT_EQ(progress()->bytes_per_second, 1u << 20);
   for (int s = 41; s <= 60; ++s) at(s, done);
   EXPECT_EQ(progress()->bytes_per_second, 0u);

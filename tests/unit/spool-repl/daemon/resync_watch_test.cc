@@ -19,7 +19,7 @@ struct ResyncWatchTest : testing::Test {
     p.sync_target = true;
     p.sync_total_blocks = volume_blocks;
   }
-  // A percent each second.
+  // Each second the resync gets one percent further.
   void pass(int seconds) {
     for (int i = 0; i < seconds; ++i) {
       status.peers[0].synced_blocks += volume_blocks / 100;

@@ -34,7 +34,7 @@ TEST(RolesTest, WhenAPromotionIsTried) {
            {"is primary, arbiter", true, Role::primary, false, true, false, Attempt::later, true},
            {"is being stopped", true, Role::secondary, false, false, true, Attempt::never, true},
            {"is being stopped, arbiter", true, Role::secondary, true, true, true, Attempt::never, true},
-           // Without an arbiter the other side refuses, until it is demoted.
+           // Without an arbiter, the other primary refuses until it is demoted.
            {"another is primary", true, Role::secondary, true, false, false, Attempt::now, true},
            {"another is primary, arbiter", true, Role::secondary, true, true, false, Attempt::never, false},
        }) {

@@ -32,7 +32,7 @@ struct StatusText : testing::Test {
   ResyncMeter meter;
 };
 
-// What the log here says of the set may be old: others may have gone on without this replica.
+// The set in this log may be out of date: other replicas may have continued without this one.
 TEST_F(StatusText, WhoIsCutOffDoesNotCallItselfUpToDate) {
   EXPECT_TRUE(says("mail  Secondary  Consistent  replica 1")) << text();
   connect(3);
@@ -47,7 +47,7 @@ TEST_F(StatusText, WhoIsCutOffDoesNotCallItselfUpToDate) {
   EXPECT_TRUE(says("Secondary  Outdated")) << text();
 }
 
-// Of a peer that is away the log says that it was counted, and nothing else is known.
+// The log says that the absent peer was in sync. Its present state is unknown.
 TEST_F(StatusText, APeerThatIsAwayIsNotCalledInSync) {
   status.epoch.counter = 5;
   status.now = Instant{} + std::chrono::seconds(100);
@@ -70,13 +70,13 @@ TEST_F(StatusText, APeerThatIsAwayIsNotCalledInSync) {
   EXPECT_TRUE(says("Unknown/Outdated  protocol C  away for 40 s  sent")) << text();
 }
 
-// Two secondaries that the primary went on without: neither knows more than its own log.
+// The primary continued without these two secondaries. Each knows only its own log.
 TEST_F(StatusText, TwoThatWereLeftOutDoNotCallEachOtherInSync) {
   status.epoch.counter = 5;
   peer(3).protocol = core::Protocol::C;
   peer(3).in_sync = true;
   status.in_sync |= set_of(3);
-  connect(3);  // replica 2 was primary, and is away
+  connect(3);  // replica 2 was primary, and is disconnected
   EXPECT_TRUE(says("peer 3   Connected  Secondary/Consistent  protocol C  counted as in sync in epoch 5"))
       << text();
   connect(2, true);
@@ -89,7 +89,7 @@ TEST_F(StatusText, WhoWasCreatedAnewIsInconsistentUntilItHasEverythingAgain) {
   EXPECT_TRUE(says("Secondary  Inconsistent")) << text();
 }
 
-// The sum is what the parts say, and each part comes from the setting that it names.
+// The sum is that of the listed parts, and each part comes from the setting in its name.
 TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
   status.journal_size = 64 << 20;
   MemoryBound none = memory_bound(settings, 1 << 30, status.journal_size);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Duration second = std::chrono::seconds(1);
 
-// A volume that notes what it is asked to do, and answers when the test says so.
+// A volume that records its requests, and answers when the test says so.
 struct FakeVolume final : Stopper::Volume {
   core::VolumeStatus volume_status() override { return status; }
   bool is_settled() override { return settled; }
@@ -84,7 +84,7 @@ TEST_F(StopperTest, ASecondaryHasNothingToFlush) {
 TEST_F(StopperTest, TurnsWhileItDrainsAlthoughNothingHappens) {
   stopper.ask(false);
   volume.answer({});
-  loop.pass(second * 2);  // ends what watches for a refusal
+  loop.pass(second * 2);  // ends the wait for a refusal
   EXPECT_EQ(loop.timers(), 1u);
   volume.status.failed = true;
   stopper.turn();
@@ -142,7 +142,7 @@ TEST_F(StopperTest, ForceFailsRequestsBeforeTheDeviceGoes) {
   EXPECT_EQ(volume.take(), "stop ");
   stopper.ask(true);
   EXPECT_EQ(volume.take(), "fail take ");
-  volume.status.failed = true;  // that is what force does
+  volume.status.failed = true;  // as force does
   volume.answer(fail(Errc::conflict, "in use"));
   EXPECT_EQ(volume.take(), "");
   volume.answer({});

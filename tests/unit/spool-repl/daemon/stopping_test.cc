@@ -167,7 +167,7 @@ TEST(StoppingTest, SaysWhatItWaitsFor) {
   EXPECT_EQ(waits(draining(), primary(false, true), slow), "");
 }
 
-// A refusal that arrives after force is no reason to wait.
+// After force, a late refusal does not make the stop wait again.
 TEST(StoppingTest, ALateRefusalDoesNotUndoForce) {
   Stopping s = forcing();
   EXPECT_EQ(s.front_ends_stopped(in_use, now), Next::nothing);

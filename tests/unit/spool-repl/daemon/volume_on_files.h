@@ -1,4 +1,4 @@
-// A new volume without peers, on files in a temporary directory. Direct I/O is needed, and no privilege.
+// A new volume without peers, on files in a temporary directory. Needs direct I/O, but no privilege.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 namespace twinloft::repl::daemon {
 namespace {
 
-// A volume of three replicas, of which this one is 1, in good order as `role`.
+// A volume with three replicas. This is replica 1, with the role `role` and no fault.
 struct VolumeStateTest : testing::Test {
   VolumeSettings settings;
   core::VolumeStatus status;
@@ -108,7 +108,7 @@ TEST_F(VolumeStateTest, TheAgeOfTheOldestRequestIsSaid) {
   EXPECT_NE(status_json(view()).find("\"state\":\"stalled\""), std::string::npos);
 }
 
-// Nothing is "serving" that serves nobody.
+// The status says "serving" only if clients are served.
 TEST_F(VolumeStateTest, TheStateLineSaysWhatTheFirstLineSays) {
   good(core::Role::primary);
   status.last = status.durable = {7};
@@ -146,7 +146,7 @@ TEST(WaitMeterTest, TheOldestOfThoseThatWait) {
   ports::IoRequest first, second, third, fourth;
   meter.begin(first, now);
   pass(50);
-  meter.begin(second, now);  // as old as the first, as far as this can tell
+  meter.begin(second, now);  // within the meter's resolution, as old as the first
   pass(450);
   meter.begin(third, now);
   EXPECT_EQ(meter.oldest(now), std::chrono::milliseconds(500));

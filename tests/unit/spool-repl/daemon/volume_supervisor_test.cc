@@ -1,4 +1,4 @@
-// Volumes side by side: one that cannot be served says so, and is served as soon as it can be.
+// Volumes side by side: a volume that cannot be served reports why, and is served once it can be.
 #include "twinloft/spool-repl/daemon/volume_supervisor.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
   await<VolumeSupervisor::Failed>(*one);
   await<VolumeSupervisor::Serving>(*other);
   EXPECT_TRUE(ask(good, "status")->starts_with("good  Secondary"));
-  // The one that is not served says why, and what to do, wherever it is asked.
+  // Every command reports why the volume is not served, and what to do.
   auto asked = [&](const std::string& what) { return ask(bad, what); };
   std::string text = asked("status").value();
   EXPECT_NE(text.find("bad  FAILED: not served: " + bad.journal), text.npos) << text;
@@ -63,7 +63,7 @@ TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
   auto promote = asked("promote");
   ASSERT_FALSE(promote);
   EXPECT_EQ(promote.error().code, Errc::unavailable);
-  // Mended, a reload is all that it needs.
+  // After the repair, a reload is enough.
   ASSERT_TRUE(create_volume(bad));
   one->reload(bad, "");
   await<VolumeSupervisor::Serving>(*one);
@@ -73,7 +73,7 @@ TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
   await<VolumeSupervisor::Ended>(*other);
 }
 
-// A volume that fails while it is served ends alone, and its end is reported.
+// A failure at run time ends that volume only, and the end is reported.
 TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   VolumeSettings good = settings("good"), bad = settings("bad");
   bad.role = core::Role::primary;
@@ -93,8 +93,8 @@ TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   await<VolumeSupervisor::Ended>(*other);
 }
 
-// An attempt takes seconds where another process has the files: meanwhile no answer says that spool-repl does
-// not run.
+// While another process has the files, each attempt takes seconds. Meanwhile, no answer may say that
+// spool-repl does not run.
 TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   VolumeSettings good = settings("good"), same = good;
   same.name = "same", same.control = where + "/same.sock";
@@ -119,7 +119,7 @@ TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   EXPECT_FALSE(std::get<VolumeSupervisor::Ended>(other->state()).failed);
 }
 
-// A start may have a whole journal to read.
+// A start may have to read a whole journal.
 TEST_F(VolumeSupervisorTest, ALongStartSaysThatItIsOne) {
   VolumeSettings good = settings("good"), same = good;
   same.name = "same", same.control = where + "/same.sock";
@@ -141,8 +141,8 @@ TEST_F(VolumeSupervisorTest, ALongStartSaysThatItIsOne) {
   await<VolumeSupervisor::Ended>(*owner);
 }
 
-// What a killed process has left, beside a volume that cannot be started: by now the link may lead to
-// somebody else's device.
+// A killed process has left its link, and the volume cannot be started. By now, the link may lead to another
+// program's device.
 TEST_F(VolumeSupervisorTest, AStaleLinkGoesWhereTheVolumeCannotBeStarted) {
   VolumeSettings bad = settings("bad");
   bad.fuse_file = where + "/bad.volume", bad.fuse_device = where + "/bad.device";

@@ -1,4 +1,4 @@
-// The device over the FUSE file when it is stopped at awkward moments. Needs root, FUSE and loop devices.
+// The device over the FUSE file, stopped at inconvenient times. Needs root, FUSE and loop devices.
 #include "twinloft/spool-repl/export/device_export.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "twinloft/spool-repl/io/uring_loop.h"
 
 extern "C" void fuse_log(int level, const char* format,
-                         ...);  // of libfuse, by which its own code says what it has to say
+                         ...);  // libfuse's own log function
 
 namespace twinloft::repl::exports {
 namespace {
@@ -64,7 +64,7 @@ struct DeviceExportTest : testing::Test {
 
   std::string where;
   OsClock clock;
-  // Writes that touch `broken` fail; everything else succeeds at once, every flush among it.
+  // Writes to `broken` fail. Every other request succeeds at once, flushes too.
   struct Target : ManualTarget {
     Target() : ManualTarget(16u << 20, true) {}
     void submit(ports::IoRequest& r) override {
@@ -94,7 +94,7 @@ TEST_F(DeviceExportTest, StopBeforeItIsReadyWaitsForThat) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(where + "/device")));
 }
 
-// A device that is held open detaches only at its close: stop() waits for that, and a second signal does not.
+// A device that is held open is detached only at its close. stop() waits for that, but abort() does not.
 TEST_F(DeviceExportTest, AbortWhileStopWaits) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
@@ -120,7 +120,7 @@ TEST_F(DeviceExportTest, AbortWhileItIsAttachedLeavesNothing) {
   EXPECT_TRUE(loops().empty());
 }
 
-// Export, side thread and loop go while the answer is under way.
+// Export, side thread and loop are destroyed before the answer arrives.
 TEST_F(DeviceExportTest, ADeviceThatNobodyTakesIsGivenBack) {
   ASSERT_TRUE(start());
   device->abort({});
@@ -131,9 +131,8 @@ TEST_F(DeviceExportTest, ADeviceThatNobodyTakesIsGivenBack) {
   EXPECT_TRUE(loops().empty());
 }
 
-// A write larger than a FUSE request that fails in part: the loop driver may acknowledge all of it
-// (Linux 6.18 does). No flush says that it is durable, neither this one nor a later one, although the
-// target's own flushes succeed.
+// A write larger than a FUSE request fails in part, and the loop driver may acknowledge all of it (Linux 6.18
+// does). No flush may report it as durable, now or later, although the target's own flushes succeed.
 TEST_F(DeviceExportTest, AWriteThatFailsInPartIsNeverFlushed) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
@@ -147,7 +146,7 @@ TEST_F(DeviceExportTest, AWriteThatFailsInPartIsNeverFlushed) {
     void* memory = nullptr;
     EXPECT_EQ(::posix_memalign(&memory, 4096, size), 0);
     std::memset(memory, 'x', size);
-    (void)!::pwrite(fd.get(), memory, size, 0);  // whether the kernel says so, or not
+    (void)!::pwrite(fd.get(), memory, size, 0);  // whether the kernel reports the failure or not
     flushed = ::fsync(fd.get()) == 0 ? 0 : errno;
     fd.reset();
     target.broken.reset();
@@ -168,7 +167,7 @@ TEST_F(DeviceExportTest, AWriteThatFailsInPartIsNeverFlushed) {
   EXPECT_TRUE(*told) << told->error().message;
 }
 
-// What libfuse says goes where all that is said goes: standard error by itself would wait for its reader.
+// libfuse's messages go to the log. Writes to standard error would wait for its reader.
 TEST_F(DeviceExportTest, LibfuseWritesNothingByItself) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
@@ -181,7 +180,7 @@ TEST_F(DeviceExportTest, LibfuseWritesNothingByItself) {
   run_until([&] { return told.has_value(); });
 }
 
-// A clean-up script's `losetup -D`; the number then goes to somebody else's file.
+// For example a script's `losetup -D`. Then another program's file gets the device number.
 TEST_F(DeviceExportTest, DetachedByAnotherProgramItIsAttachedAgainAndForeignDevicesAreLeftAlone) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
@@ -209,7 +208,7 @@ TEST_F(DeviceExportTest, DetachedByAnotherProgramItIsAttachedAgainAndForeignDevi
   EXPECT_TRUE(detach_loop(*foreign));
 }
 
-// The path names what lies on top.
+// The path leads to the file that is mounted over it.
 TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
@@ -229,19 +228,19 @@ TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
   EXPECT_NE(told->error().message.find("is mounted on it"), std::string::npos) << told->error().message;
   ASSERT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0)
       << "the other mount has gone: " << std::strerror(errno);
-  run_until([&] { return !device->device().empty(); });  // a stop that was refused leaves things as they were
+  run_until([&] { return !device->device().empty(); });  // after a refused stop, the device is served again
   told.reset();
   stop(told);
   run_until([&] { return told.has_value(); });
   EXPECT_TRUE(*told) << told->error().message;
 }
 
-// Nothing is given back under the name of what was lost.
+// Nothing is attached again under the name of the lost device.
 TEST_F(DeviceExportTest, AnEndedConnectionIsToldAndTheStopCleansUp) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
   ASSERT_TRUE(*ready) << ready->error().message;
-  // What an administrator does to a FUSE file system that hangs.
+  // What an operator does with a FUSE file system that hangs.
   ASSERT_EQ(::umount2((where + "/volume").c_str(), MNT_FORCE | MNT_DETACH), 0) << std::strerror(errno);
   run_until([&] { return !events.empty(); });
   EXPECT_NE(events[0].find("unmounted or aborted by another program"), std::string::npos) << events[0];

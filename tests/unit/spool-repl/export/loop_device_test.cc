@@ -89,7 +89,7 @@ TEST_F(LoopDevice, detaching_what_is_not_there_is_no_error) {
   EXPECT_TRUE(detach_loop({where + "/no-device", 0, file}));
 }
 
-// The number goes to the next file that somebody attaches.
+// The next attached file gets the device number.
 TEST_F(LoopDevice, another_file_under_the_same_number_is_left_alone) {
   ASSERT_EQ(geteuid(), 0u) << "needs root";
   auto ours = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
@@ -97,7 +97,7 @@ TEST_F(LoopDevice, another_file_under_the_same_number_is_left_alone) {
   EXPECT_NE(ours->sequence, 0u);
   EXPECT_TRUE(is_attached(*ours));
   for (bool sequence_known : {true, false}) {
-    // Attached anew by somebody else, to a file of another name and under the number that was this one's.
+    // Another program attached a file with another name, under the number of this device.
     loop = *ours;
     if (!sequence_known) loop.sequence = 0;
     ASSERT_TRUE(detach_loop(*ours));
@@ -140,7 +140,7 @@ TEST_F(LoopDevice, symlink_is_published_replaced_and_withdrawn) {
   ASSERT_TRUE(publish_symlink("/dev/loop1", link));
   ASSERT_TRUE(publish_symlink("/dev/loop2", link));
   EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/loop2");
-  withdraw_symlink("/dev/loop1", link);  // not ours any more
+  withdraw_symlink("/dev/loop1", link);  // the link leads elsewhere by now
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   withdraw_symlink("/dev/loop2", link);
   EXPECT_FALSE(std::filesystem::is_symlink(link));

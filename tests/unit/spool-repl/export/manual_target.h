@@ -1,5 +1,4 @@
-// A volume in memory that keeps its bytes. The test completes requests by hand, or all of them complete at
-// once.
+// A volume in memory that keeps its content. The test completes requests one by one, or all complete at once.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ class ManualTarget : public ports::BlockTarget {
     r.error = error;
     r.done(r);
   }
-  // Completes the first that waits, or the last.
+  // Completes the first waiting request, or the last.
   void complete_first(int error = 0) {
     auto* r = waiting.front();
     waiting.pop_front();
@@ -47,7 +46,7 @@ class ManualTarget : public ports::BlockTarget {
 
   std::vector<std::byte> bytes;
   std::deque<ports::IoRequest*> waiting;
-  std::vector<ports::IoRequest> seen;  // copies, as they came
+  std::vector<ports::IoRequest> seen;  // copies, in order of arrival
   bool immediate;
 };
 

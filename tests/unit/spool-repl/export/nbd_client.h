@@ -1,4 +1,4 @@
-// The client's side of NBD for tests: building what a client sends, and cutting it in every way.
+// The client's side of NBD for tests: encoded messages, and splits of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ inline Bytes request(Command command, std::uint64_t cookie, std::uint64_t offset
   return b;
 }
 
-// What a server's option reply says.
+// A server's reply to an option.
 struct OptionAnswer {
   std::uint32_t option = 0, type = 0;
   Bytes data;
@@ -68,7 +68,7 @@ inline std::vector<OptionAnswer> option_answers(ByteSpan in) {
   return out;
 }
 
-// Parameter of tests: how many bytes are given at a time; 0: all at once.
+// The parameter of tests: the number of bytes in a piece; 0: all at once.
 inline std::string split_name(const testing::TestParamInfo<std::size_t>& split) {
   return split.param == 0 ? "whole" : "by_" + std::to_string(split.param);
 }

@@ -14,7 +14,7 @@ class NbdHandshake : public testing::TestWithParam<std::size_t> {
     };
     exports.list = [] { return std::vector<std::string>{"spool"}; };
   }
-  // Returns what the server said after its greeting, and leaves what it did not take in `rest`.
+  // Returns the server's output after its greeting. Unused input stays in `rest`.
   Bytes talk(const Bytes& all) {
     handshake.emplace(exports);
     Bytes out;
@@ -65,8 +65,8 @@ TEST_P(NbdHandshake, info_answers_and_goes_on_negotiating) {
   EXPECT_EQ(state(), State::negotiating);
   ASSERT_EQ(answers.size(), 3u);
   EXPECT_TRUE(answers[2].is(OptionReply::ack));
-  EXPECT_EQ(load_be<std::uint16_t>(answers[0].data.data() + 10) & flag_send_df, 0);  // needs structured
-                                                                                     // replies
+  // The flag requires structured replies.
+  EXPECT_EQ(load_be<std::uint16_t>(answers[0].data.data() + 10) & flag_send_df, 0);
 }
 
 TEST_P(NbdHandshake, export_name_ends_with_zeroes_only_for_old_clients) {

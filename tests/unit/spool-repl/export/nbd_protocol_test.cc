@@ -105,7 +105,7 @@ TEST(NbdCheck, flags_and_commands) {
 
 class NbdReader : public testing::TestWithParam<std::size_t> {
  protected:
-  // One line for each event, payload gathered.
+  // Returns one line for each event, with its payload in one piece.
   std::string read(const Bytes& all) {
     std::string log, payload;
     RequestReader reader;

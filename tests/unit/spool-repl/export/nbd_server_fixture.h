@@ -1,4 +1,4 @@
-// A server on a Unix socket with a target whose requests the test completes by hand, and raw clients.
+// A server on a Unix socket, with a target whose requests the test completes, and raw clients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class NbdServerTest : public testing::Test {
   void run_until(Predicate done) {
     while (!done()) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(100)));
   }
-  // A few turns, for what must not happen.
+  // A few turns of the loop, to check that something does not happen.
   void settle() {
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(Duration::zero()));
   }
@@ -60,7 +60,7 @@ class NbdServerTest : public testing::Test {
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0) << strerror(errno);
     return fd;
   }
-  // With the negotiation behind it.
+  // A client after the negotiation.
   Fd connect_client(bool structured = false) {
     Fd fd = connect_raw();
     EXPECT_EQ(receive(fd, 18).size(), 18u);
@@ -81,7 +81,7 @@ class NbdServerTest : public testing::Test {
       ASSERT_TRUE(loop->turn(n > 0 ? Duration::zero() : Duration(std::chrono::milliseconds(100))));
     }
   }
-  // Exactly `count` bytes, or fewer if the connection ends before.
+  // Exactly `count` bytes, or fewer if the connection ends first.
   Bytes receive(const Fd& fd, std::size_t count) {
     Bytes out(count);
     std::size_t have = 0;

@@ -239,7 +239,7 @@ TEST_F(NbdServer, bytes_in_flight_are_bounded_too_but_one_request_always_passes)
   EXPECT_EQ(reply(client), Reply(0, 2));
 }
 
-// Also with a target that completes at once, and with an owner that flushes from the turn hook.
+// Also if the target completes at once, and if the owner flushes from the turn hook.
 TEST_F(NbdServer, a_client_that_does_not_read_is_not_read_from) {
   target.immediate = true;
   options.max_bytes = 1 << 20;

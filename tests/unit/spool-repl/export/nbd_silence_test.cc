@@ -1,4 +1,5 @@
-// Clients over TCP whose machine has gone without a word. In a network namespace of its own: root is needed.
+// Clients over TCP whose machine has gone without closing its connections. Runs in its own network namespace,
+// so root is needed.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -22,13 +23,13 @@ struct NbdSilenceTest : NbdServerTest {
     request.ifr_flags = static_cast<short>(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
     ASSERT_EQ(::ioctl(fd.get(), SIOCSIFFLAGS, &request), 0);
   }
-  // Of this thread alone: it ends with it.
+  // The namespace belongs to this thread, and ends with it.
   void in_own_network(void (NbdSilenceTest::*body)()) {
     ASSERT_EQ(::geteuid(), 0u) << "needs root";
     std::thread([&] {
       ASSERT_EQ(::unshare(CLONE_NEWNET), 0) << std::strerror(errno);
       set_loopback(true);
-      loop = io::UringLoop::create(clock).value();  // of this thread
+      loop = io::UringLoop::create(clock).value();  // bound to this thread
       server = std::make_unique<Server>(*loop, target, options);
       auto listening = server->listen_tcp("127.0.0.1", 0);
       ASSERT_TRUE(listening) << listening.error().message;
@@ -51,7 +52,7 @@ struct NbdSilenceTest : NbdServerTest {
     EXPECT_EQ(::fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
     return fd;
   }
-  // An export chosen: from then on it may be idle as long as it likes.
+  // A client that has chosen an export. From then on it may be idle for any time.
   Fd connect_serving(const char* from = "127.0.0.1") {
     Fd fd = connect_tcp(from);
     receive(fd, 18);

@@ -1,4 +1,4 @@
-// The end of the NBD server.
+// The stop of the NBD server.
 #include "nbd_server_fixture.h"
 
 namespace twinloft::repl::nbd {

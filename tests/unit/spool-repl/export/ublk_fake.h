@@ -1,5 +1,5 @@
-// A ublk driver as the kernel's behaves, in memory: control commands, one queue a device, and requests that
-// the test makes.
+// A ublk driver in memory that behaves like the kernel's: control commands, one queue for each device, and
+// requests from the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,15 +23,15 @@
 
 namespace twinloft::repl::ublk {
 
-// Used by the side thread and the owner thread: everything is guarded by `mutex`.
+// The side thread and the owner thread use it, so `mutex` guards everything.
 class FakeDriver final : public Driver {
  public:
   struct Slot {
-    bool fetched = false;  // the driver has it
-    bool busy = false;     // a request is out
+    bool fetched = false;  // the driver has the tag
+    bool busy = false;     // a request is in flight
     std::uint64_t addr = 0;
-    std::optional<int> result;    // of the last commit
-    std::vector<std::byte> read;  // what it brought, of a read
+    std::optional<int> result;    // the result of the last commit
+    std::vector<std::byte> read;  // the data of the last commit of a read
     uapi::IoDescriptor descriptor;
   };
   struct DeviceModel {
@@ -39,24 +39,24 @@ class FakeDriver final : public Driver {
     uapi::Params params;
     std::vector<Slot> slots;
     std::deque<Completion> completions;
-    int event = -1;  // the queue's, while there is one
+    int event = -1;  // the queue's eventfd, while there is a queue
     bool queue_open = false;
-    bool block_open = false;  // somebody keeps the block device open, mounted say
+    bool block_open = false;  // another program has the block device open, for example mounted
   };
 
-  // --- what a test sets up
+  // --- settings of the test
   bool present = true;
   bool knows_plain = true, knows_encoded = false, knows_del_async = false;
   std::map<uapi::Control, int> refuse;     // command -> errno
   int refuse_io = 0;                       // errno of every fetch
-  int submit_errors = 0;                   // so many submissions fail with EAGAIN
-  std::optional<uapi::DeviceInfo> grants;  // instead of what was asked for
+  int submit_errors = 0;                   // this number of submissions fails with EAGAIN
+  std::optional<uapi::DeviceInfo> grants;  // granted instead of the requested values
   bool claimed_elsewhere = false;
   std::string used_by;
   bool nodes = true;
-  bool hold_stop = false;  // it waits for something of its own
+  bool hold_stop = false;  // STOP_DEV waits until the test continues it
 
-  // --- what it sees
+  // --- results for the test
   std::mutex mutex;
   std::condition_variable changed;
   std::map<unsigned, DeviceModel> models;
@@ -78,7 +78,7 @@ class FakeDriver final : public Driver {
     std::lock_guard lock(mutex);
     if (!models.contains(id)) return fail(Errc::not_found, "ublkc{}", id);
     if (models[id].queue_open) return fail(Errc::unavailable, "ublkc{}", id);
-    return Fd(::eventfd(id, EFD_CLOEXEC | EFD_NONBLOCK));  // the number in it tells open_queue() which it is
+    return Fd(::eventfd(id, EFD_CLOEXEC | EFD_NONBLOCK));  // the number in it tells open_queue() the device
   }
   bool has_node(const std::string&) override { return nodes; }
   Result<Fd> claim(const std::string& device) override {
@@ -121,7 +121,7 @@ class FakeDriver final : public Driver {
       case Control::stop_dev:
         return stop(lock, model);
       case Control::del_dev:
-        // The kernel would wait without an end, with everything locked.
+        // The kernel would wait without end, with the whole driver locked.
         EXPECT_FALSE(model.block_open || model.queue_open) << "DEL_DEV of a device in use";
         return remove(found);
       case Control::del_dev_async:
@@ -134,7 +134,7 @@ class FakeDriver final : public Driver {
   Result<std::unique_ptr<Queue>> open_queue(Fd char_device, unsigned depth) override;
 
   // --- the kernel's side of I/O, for tests
-  // A request on a tag that the driver has; `data` is that of a write.
+  // A request on a tag that the driver has. data: that of a write.
   void request(unsigned id, unsigned tag, uapi::IoDescriptor d, ByteSpan data = {},
                int result = uapi::result_request) {
     std::lock_guard lock(mutex);
@@ -151,7 +151,7 @@ class FakeDriver final : public Driver {
     std::lock_guard lock(mutex);
     complete(models.at(id), c);
   }
-  // Also of a device that was removed.
+  // This includes a removed device.
   Slot slot(unsigned id, unsigned tag) {
     std::lock_guard lock(mutex);
     return (models.contains(id) ? models : removed_).at(id).slots.at(tag);
@@ -173,7 +173,7 @@ class FakeDriver final : public Driver {
     changed.notify_all();
     return out;
   }
-  // Somebody else stops the device, or a command is refused: all its tags come back.
+  // Another program stops the device, or a command is refused: the driver returns all tags.
   void abort_tags(unsigned id, int result = uapi::result_abort) {
     std::lock_guard lock(mutex);
     abort_tags(models.at(id), result);
@@ -232,7 +232,7 @@ class FakeDriver final : public Driver {
     model.info.pid = static_cast<std::int32_t>(c.data[0]);
     return 0;
   }
-  // As del_gendisk() does: what is under way ends first.
+  // Like del_gendisk(): waits for the requests in flight first.
   int stop(std::unique_lock<std::mutex>& lock, DeviceModel& model) {
     auto busy = [&] {
       return std::any_of(model.slots.begin(), model.slots.end(), [](const Slot& s) { return s.busy; });
@@ -331,7 +331,7 @@ class FakeQueue final : public Queue {
 
 inline Result<std::unique_ptr<Queue>> FakeDriver::open_queue(Fd char_device, unsigned depth) {
   std::uint64_t id = 0;
-  (void)!::read(char_device.get(), &id, sizeof id);  // fails for 0, as an eventfd of 0 does
+  (void)!::read(char_device.get(), &id, sizeof id);  // fails for 0, since an eventfd of 0 cannot be read
   EXPECT_EQ(depth, models.at(static_cast<unsigned>(id)).info.queue_depth);
   return std::make_unique<FakeQueue>(*this, static_cast<unsigned>(id));
 }
@@ -393,7 +393,7 @@ class UblkTest : public testing::Test {
                                      std::uint32_t flags = 0) {
     return {static_cast<std::uint32_t>(op) | flags, static_cast<std::uint32_t>(bytes / 512), offset / 512, 0};
   }
-  // One request, and its result.
+  // Makes one request, and returns its result.
   int io(uapi::IoDescriptor d, ByteSpan data = {}, unsigned tag = 0) {
     driver->request(id, tag, d, data);
     run_until([&] { return driver->result(id, tag).has_value(); });

@@ -1,4 +1,4 @@
-// Adding a ublk device, and what its requests become.
+// Adding a ublk device, and the requests of its queue.
 #include "ublk_fake.h"
 
 namespace twinloft::repl::ublk {
@@ -97,7 +97,7 @@ TEST_F(UblkTest, RequestsEndInAnyOrderAndErrorsAreToldAsTheyAre) {
                     filled(4096, static_cast<unsigned char>(tag + 1)));
   run_until([&] { return target.waiting.size() == depth; });
   EXPECT_EQ(device->in_flight(), depth);
-  // Each has memory of its own.
+  // Each request has its own memory.
   std::reverse(target.waiting.begin(), target.waiting.end());
   target.complete_first();
   target.complete_first(ENOSPC);
@@ -153,7 +153,7 @@ TEST_F(UblkTest, CompletionsOfTagsThatTheKernelDoesNotHaveAreIgnored) {
   driver->complete_raw(0, {0xffffffffffffffff, 0});
   driver->request(0, 1, describe(Op::flush, 0, 0));
   run_until([&] { return target.waiting.size() == 1; });
-  driver->complete_raw(0, {1, 0});  // the target has it
+  driver->complete_raw(0, {1, 0});  // the target already has the request
   settle();
   EXPECT_EQ(target.waiting.size(), 1u);
   target.complete_first();

@@ -1,4 +1,4 @@
-// A ublk device that does not come, goes, or is taken away.
+// A ublk device that does not start, stops, or is taken away.
 #include "ublk_fake.h"
 
 namespace twinloft::repl::ublk {
@@ -49,7 +49,7 @@ TEST_F(UblkTest, WithoutTheRightItSaysSo) {
   EXPECT_NE(ready->error().message.find("root"), std::string::npos);
 }
 
-// The driver has one answer for this and for who is not root.
+// The driver gives the same answer for its limit of devices and for a caller without root.
 TEST_F(UblkTest, AsManyDevicesAsItAllowsMayBeTheReason) {
   driver->refuse[Control::add_dev] = EACCES;
   start_and_wait();
@@ -81,7 +81,7 @@ TEST_F(UblkTest, ADeviceWithoutANodeIsRefused) {
   EXPECT_FALSE(driver->exists(0));
 }
 
-// The start waits until all tags are fetched: it is given up where that will never be.
+// The start waits until all tags are fetched. If that is impossible, the start fails.
 TEST_F(UblkTest, AStartWhoseFetchesAreRefusedEnds) {
   driver->refuse_io = EINVAL;
   start_and_wait();
@@ -173,7 +173,7 @@ TEST_F(UblkTest, AStopThatTheKernelRefusesLeavesItServing) {
   EXPECT_TRUE(stop_and_wait());
 }
 
-// The target is suspended, say, and the process has to give up.
+// For example, the target is suspended and the process has to end.
 TEST_F(UblkTest, AbortFailsWhatWaitsAtOnce) {
   target.immediate = false;
   start_and_wait();
@@ -192,8 +192,8 @@ TEST_F(UblkTest, AbortFailsWhatWaitsAtOnce) {
   run_until([&] { return !driver->exists(0); });
 }
 
-// The kernel writes the data of the next request into the memory that it is given: not into what the target
-// still reads from.
+// The kernel writes the next request's data into the memory that it is given. This must not be the memory
+// that the target still reads.
 TEST_F(UblkTest, AfterAnAbortTheMemoryOfARequestStaysAsItIs) {
   target.immediate = false;
   start_and_wait();
@@ -208,7 +208,7 @@ TEST_F(UblkTest, AfterAnAbortTheMemoryOfARequestStaysAsItIs) {
   EXPECT_EQ(target.bytes[4096], std::byte{5});
 }
 
-// A deposed primary's thread has a new primary to follow, whatever the kernel waits for.
+// The thread of a deposed primary has to follow the new primary, even while the kernel waits.
 TEST_F(UblkTest, AnAbortDoesNotHoldTheThreadThatAsksForIt) {
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
@@ -265,7 +265,7 @@ TEST_F(UblkTest, AbortBeforeItIsReadyLeavesNothing) {
 }
 
 TEST_F(UblkTest, AbortWhileTheStartWaitsForFetches) {
-  driver->submit_errors = 1'000'000;  // nothing is fetched
+  driver->submit_errors = 1'000'000;  // no tag is fetched
   start();
   run_until([&] { return driver->with([&] { return driver->starts_waiting; }) == 1; });
   device->abort({});
@@ -279,7 +279,7 @@ TEST_F(UblkTest, AnExportThatIsDroppedTakesItsDeviceAway) {
   ASSERT_TRUE(ready && *ready);
   device.reset();
   EXPECT_FALSE(linked());
-  side.reset();  // finishes what it was given
+  side.reset();  // finishes its queued work first
   EXPECT_FALSE(driver->exists(0));
 }
 
@@ -292,7 +292,7 @@ TEST_F(UblkTest, ADeviceThatSomebodyElseStopsCanBeStopped) {
   EXPECT_FALSE(driver->exists(0));
 }
 
-// On kernel 6.1, DEL_DEV would wait until the device is unmounted, with the whole driver locked.
+// On kernel 6.1, DEL_DEV would wait until the unmount, with the whole driver locked.
 TEST_F(UblkTest, AnAbortedDeviceThatIsMountedIsLeftDeadAndRemovedByTheNextExport) {
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
@@ -328,9 +328,9 @@ TEST_F(UblkTest, OnlyDeadDevicesOfTheSameLinkAreRemoved) {
   model(0, mark, uapi::DeviceState::dead);
   model(1, mark + 1, uapi::DeviceState::dead);
   model(2, 0, uapi::DeviceState::dead);
-  model(3, mark, uapi::DeviceState::live);  // of a process that is dying, or by a mistake
+  model(3, mark, uapi::DeviceState::live);  // of a process that is ending, or left by mistake
   model(4, mark, uapi::DeviceState::dead);
-  driver->models[4].queue_open = true;  // its process is not quite gone
+  driver->models[4].queue_open = true;  // its process has not ended completely
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
   EXPECT_EQ(**ready, "/dev/ublkb0") << "the number that has become free";

@@ -1,4 +1,5 @@
-// Our definitions against those of the kernel's headers here, as far as these know them (Debian 12: 6.1).
+// Compares our definitions with those in the kernel's headers here, as far as these have them (Debian 12:
+// 6.1).
 #include "ublk/uapi.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ TEST(UblkUapi, PlainCommandsAreTheHeaders) {
   EXPECT_EQ(uapi::plain(Io::commit_and_fetch), static_cast<unsigned>(UBLK_IO_COMMIT_AND_FETCH_REQ));
 }
 
-// _IOWR('u', 0x04, 32 bytes) and so on: direction, size, letter, number, from the highest bit to the lowest.
+// The encoding of _IOWR('u', 0x04, 32 bytes): direction, size, letter and number, from the highest bit down.
 TEST(UblkUapi, EncodedCommands) {
   using uapi::Control, uapi::Io;
   EXPECT_EQ(uapi::encoded(Control::get_dev_info), 0x80207502u);

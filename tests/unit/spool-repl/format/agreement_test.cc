@@ -44,7 +44,7 @@ TEST(Agreement, LongValuesAreToldApart) {
   EXPECT_NE(disagreement(text({{"arbiter.endpoints", a}}), text({{"arbiter.endpoints", b}})), "");
 }
 
-// It is a line of a log and of a terminal.
+// The text goes to a log and to a terminal.
 TEST(Agreement, WhatComesFromOutsideIsPrintableAndShort) {
   std::string hostile = "proto\x1b[2J=\x07\x01\n\n==\n" + std::string(2000, 'z');
   std::string told = disagreement(text({{"protocol", "C"}}), hostile);

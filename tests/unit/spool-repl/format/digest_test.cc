@@ -46,7 +46,7 @@ TEST(DigestPage, ReturnsWhatWasStored) {
   }
 }
 
-// Each sector on its own: a power cut may leave some of the new ones beside some of the old.
+// Each sector has its own checksum: a power cut may leave new sectors beside old ones.
 TEST(DigestPage, ADamagedSectorIsLostAndNoOther) {
   auto page = page_of(some_digests());
   for (std::size_t bit = 0; bit < page.size() * 8; bit += 61) {
@@ -91,7 +91,7 @@ TEST_F(DigestTableTest, KnowsWhatWasPutAndNothingElse) {
   EXPECT_TRUE(DigestTable().fits(Lba{3}, content.data())) << "of a volume that has none";
 }
 
-// What is the same in all of a page takes no memory of its own, and says the same as if it did.
+// A page of equal digests needs no memory of its own, but gives the same answers.
 TEST_F(DigestTableTest, PagesOfOneKindAreSmall) {
   std::uint64_t empty = table.memory();
   table.put_zeros(Lba{0}, blocks);
@@ -133,7 +133,8 @@ TEST_F(DigestTableTest, TheNextContentIsNeitherUnknownNorZeros) {
   EXPECT_EQ(DigestTable().next_content(3, 5), 5u);
 }
 
-// A start looks for content all over the volume: without one step for each block of a tebibyte of which
+// A start looks for known content in the whole volume. It must not take one step for each block of an unknown
+// tebibyte.
 // nothing is known.
 TEST(DigestTable, AnUnknownTebibyteIsPassedOver) {
   std::uint64_t blocks = (std::uint64_t{1} << 40) / block_size;
@@ -141,7 +142,7 @@ TEST(DigestTable, AnUnknownTebibyteIsPassedOver) {
   for (int times = 0; times < 1000; ++times) ASSERT_EQ(table.next_content(0, blocks / 1000), blocks / 1000);
 }
 
-// In runs of neighbours, and each once: what has not changed is not written.
+// Pages are returned in runs of neighbours, and once. An unchanged page is not written.
 TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
   EXPECT_FALSE(table.changed());
   table.put(Lba{0}, content.data());
@@ -167,7 +168,7 @@ TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
   EXPECT_EQ(table.take_changed(1)[0].bytes.size(), 6 * block_size);
 }
 
-// Pages on both sides of a word of 64, some in front of where the last ones were taken.
+// Pages on both sides of a word of 64, some before the last position.
 TEST_F(DigestTableTest, ChangesAreFoundWhereverTheyAre) {
   DigestTable large(volume, 200 * digest_page_blocks);
   auto change = [&](std::uint64_t page) { large.put(Lba{page * digest_page_blocks + 3}, content.data()); };

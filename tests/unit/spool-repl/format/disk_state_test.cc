@@ -1,5 +1,5 @@
-// What the superblock says of a replica's content. Its golden bytes, and those of older versions:
-// golden_test.cc.
+// The state of a replica's content in the superblock. golden_test.cc has its golden bytes, and those of older
+// versions.
 #include "twinloft/spool-repl/format/disk_state.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(DiskState, CutShortItIsRefused) {
   }
 }
 
-// Flags and the predecessor have a field each, and only bits that mean something.
+// Flags and the predecessor each have a field. Only defined bits are allowed.
 TEST(EntryForms, BothHoldTheSameAndAsMuch) {
   EpochEntry e{epoch, Lsn{18}, 2, 0b11, epoch_by_force | epoch_lossy, mark_of(older_epoch)};
   for (EntryForm form : {EntryForm::in_flags, EntryForm::own_field}) {

@@ -1,4 +1,4 @@
-// One codec of epochs for records, superblock and wire, and what the table keeps of what it has no place for.
+// The single codec of epochs for records, superblock and wire, and what a full table keeps of older epochs.
 #include "twinloft/spool-repl/format/epoch.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace samples;
 
-// Bit (id - 1) of a set stands for a replica: any other id would be a shift by what no set has.
+// Bit (id - 1) of a set is a replica. Any other id would shift beyond the set.
 constexpr ReplicaId nobody[] = {0, replica_id_max + 1, UINT32_MAX};
 
 TEST(EpochCodec, AWriterThatIsNoReplicaIsRefusedInARecord) {
@@ -37,7 +37,7 @@ TEST(EpochCodec, AWriterThatIsNoReplicaIsRefusedInTheSuperblock) {
   auto& damaged = std::get<disk_state::Damaged>(sb.disk);
   damaged.newest->writer = replica_id_max + 1;
   EXPECT_FALSE(decode_superblock(encoded(sb)));
-  damaged.newest->writer = 0;  // its record is lost
+  damaged.newest->writer = 0;  // the record is lost
   EXPECT_TRUE(decode_superblock(encoded(sb)));
 }
 
@@ -100,7 +100,7 @@ TEST_F(ForgottenTest, ForceIsKeptWhenItsEpochLeavesTheTable) {
   EXPECT_EQ(t.forgotten_force, (ForgottenForce{at(50), Lsn{500}, set_of(1) | set_of(3)}));
 }
 
-// A start notes again what its log holds.
+// A start adds the epochs of its log again.
 TEST_F(ForgottenTest, NotingTheLogAgainChangesNothing) {
   EpochTable t;
   for (std::uint64_t i = 1; i <= 40; ++i) note(t, i, 1 + i % 3, i % 5 == 0 ? epoch_by_force : 0u);
@@ -128,7 +128,7 @@ TEST_F(ForgottenTest, WhoseHistoryHasItKnowsIt) {
   EXPECT_EQ(forcers_unknown_to(there, stale), 0u);
 }
 
-// With it goes what is known of those before it.
+// Cutting it off also removes what was known about earlier forced promotions.
 TEST_F(ForgottenTest, CutOffItLeavesADoubt) {
   EpochTable t;
   note(t, 2, 3, epoch_by_force);

@@ -1,7 +1,7 @@
-// Golden bytes: what is on disks and wires today must be readable tomorrow.
+// Golden bytes: later releases must be able to read today's disks and messages.
 //
-// A difference here is a change of a format: it needs a new version number and a way to read the old one.
-// With TWINLOFT_GOLDEN_WRITE=1 in the environment the files are written instead of compared.
+// A difference is a change of the format. It needs a new version number, and code that reads the old version.
+// With TWINLOFT_GOLDEN_WRITE=1 in the environment, the files are written instead of compared.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace samples;
 
-// Lines of 32 bytes; a run of zero bytes up to the end is left out and restored from `size`.
+// Lines of 32 bytes. Zero bytes at the end are omitted, and restored from `size`.
 std::string render(ByteSpan bytes) {
   std::size_t used = bytes.size();
   while (used > 0 && bytes[used - 1] == std::byte{0}) --used;
@@ -83,7 +83,7 @@ Bytes golden(const std::string& name) {
   return out;
 }
 
-// What version 4 did not know yet is not there.
+// The superblock without the fields that version 4 does not have.
 Superblock sample_of_v4() {
   Superblock sb = superblock();
   sb.epochs.forgotten_force = {};
@@ -102,7 +102,7 @@ void expect_upgrade(const Bytes& old, const Superblock& expected) {
   EXPECT_EQ(decode_superblock(upgraded).value(), expected);
 }
 
-// A volume of an older release is read, and written as this release has it from then on.
+// A superblock of an older release is read, and from then on written in this release's version.
 TEST(Golden, ASuperblockOfVersion4IsRead) {
   Bytes old = golden("superblock-v4");
   ASSERT_EQ(load_le<std::uint32_t>(old.data() + 12), 4u);
@@ -115,7 +115,7 @@ TEST(Golden, ASuperblockOfVersion5IsRead) {
   expect_upgrade(old, superblock());
 }
 
-// The five fields of version 5, as they lie in its bytes.
+// The five fields of version 5, in the order of its bytes.
 struct FieldsV5 {
   Epoch source;
   std::uint64_t until = 0;
@@ -154,7 +154,7 @@ TEST(Golden, EachDiskStateOfVersion5IsRead) {
       {{older_epoch, 1001, older_epoch, 950, newest},
        Damaged{Lsn{1001}, older_epoch, newest, {older_epoch, Lsn{950}}}},
       {{older_epoch, 0, {}, 0, {}}, Damaged{Lsn{0}, older_epoch, std::nullopt, {}}},
-      // The volume's id stood for an epoch that was not known.
+      // The volume's id stood for an unknown epoch.
       {{{1, volume}, 1001, older_epoch, 950, {}},
        Damaged{Lsn{1001}, std::nullopt, std::nullopt, {older_epoch, Lsn{950}}}},
       {{epoch, all_ones, older_epoch, 950, {}}, Syncing{epoch, LogPoint{older_epoch, Lsn{950}}}},
@@ -168,7 +168,7 @@ TEST(Golden, EachDiskStateOfVersion5IsRead) {
   }
 }
 
-// No release wrote one of these.
+// No release has written such a superblock.
 TEST(Golden, AnImpossibleDiskStateOfVersion5IsRefused) {
   for (const FieldsV5& f : {FieldsV5{{}, all_ones, {}, 0, {}}, FieldsV5{epoch, 1001, {}, all_ones, {}}}) {
     auto read = decode_superblock(superblock_v5(f));
@@ -177,7 +177,7 @@ TEST(Golden, AnImpossibleDiskStateOfVersion5IsRefused) {
   }
 }
 
-// A full table may have forgotten promotions by force, and version 4 did not keep that.
+// A full table may have lost forced promotions, and version 4 did not keep them elsewhere.
 TEST(Golden, AFullTableOfVersion4MayHaveForgottenForce) {
   Bytes old = golden("superblock-v4");
   constexpr std::size_t table_at = 536;
@@ -203,7 +203,7 @@ TEST(Golden, AFullTableOfVersion4MayHaveForgottenForce) {
   EXPECT_EQ(forcers_unknown_to(here, read->epochs), 0u);
 }
 
-// Of the wire nothing older is spoken: both releases are named.
+// No older wire version is spoken. The refusal names both releases.
 TEST(Golden, AWireHeaderOfVersion7IsRefusedInWords) {
   auto refused = decode_wire_header(golden("wire-header-v7"));
   ASSERT_FALSE(refused);

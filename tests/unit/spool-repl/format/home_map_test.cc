@@ -7,7 +7,7 @@
 namespace twinloft::repl {
 namespace {
 
-// 8 blocks: 0-2 lie at 5-7, 3-6 lie at 0-3, 7 lies at 4. So 6 and 7 are neighbours in the data area too.
+// 8 blocks: 0-2 are at 5-7, 3-6 at 0-3, 7 at 4. So 6 and 7 are adjacent in the data area too.
 HomeMap permuted() {
   return HomeMap::of({{Lba{0}, 5, 3}, {Lba{3}, 0, 4}, {Lba{7}, 4, 1}}).value();
 }

@@ -13,7 +13,7 @@ void flip(Bytes& bytes, std::size_t bit) {
   bytes[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
 }
 
-// Stores the right hash again, so that what comes after the hash check is reached.
+// Stores the right hash again, so that the checks after the hash are reached.
 Bytes rehashed(Bytes meta) {
   Hasher128 h;
   h.update(ByteSpan(meta).first(112));
@@ -127,7 +127,7 @@ TEST(Body, ExtentsOutOfOrderOrBounds) {
       << "the last block is fine";
 }
 
-// What only a defective or hostile writer makes: the hash is right and the content is not.
+// Only a defective or hostile writer makes these: the hash is right, but the content is invalid.
 TEST(Body, HeaderThatContradictsItself) {
   struct Case {
     std::size_t at;

@@ -1,4 +1,4 @@
-// One small example of everything that spool-repl stores or sends. The golden files hold these very examples.
+// One small example of everything that spool-repl stores or sends. The golden files hold these examples.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ inline std::vector<const std::byte*> pointers(const std::vector<Bytes>& blocks) 
   return out;
 }
 
-// A data record of any extents; its payload is one value a block.
+// A data record with any extents. The payload is one value for each block.
 inline Body data_body(std::vector<Extent> extents, const std::vector<Bytes>& payload) {
   Body b;
   auto blocks = pointers(payload);
@@ -94,7 +94,7 @@ inline EpochTable table(std::vector<EpochEntry> entries, const ForgottenForce& f
   return out;
 }
 
-// Each state, with and without what may be unknown.
+// Each state, with and without its optional parts.
 inline std::vector<std::pair<const char*, DiskState>> disk_states() {
   using namespace disk_state;
   LogPoint base{older_epoch, Lsn{950}};
@@ -156,7 +156,7 @@ inline Bytes encoded(const DataLabel& l) {
 // One of each alternative, in the order of their wire types.
 inline std::vector<PeerMessage> messages() {
   Bytes meta = encoded(small_body());
-  Bytes payload(64, std::byte{0xa1});  // what carries it does not look inside
+  Bytes payload(64, std::byte{0xa1});  // the code that carries it does not examine it
   return {MatchRequest{epoch},
           MatchState{older_epoch, mark(10), mark(20), Lsn{15}},
           Probe{mark(17)},

@@ -31,7 +31,7 @@ TEST(SuperblockFormat, AsManyEpochsAsItHolds) {
   EXPECT_EQ(*out, in);
 }
 
-// What has left the table, and still matters.
+// A loss that has left the table, and still counts.
 TEST(EpochTable, ALossIsHandedOn) {
   EpochTable table;
   auto entry = [](std::uint64_t i, std::uint32_t flags) {
@@ -45,7 +45,7 @@ TEST(EpochTable, ALossIsHandedOn) {
   EXPECT_EQ(table.size(), epoch_table_max);
   EXPECT_EQ(table.front().flags, epoch_lossy + 0u);
   for (std::size_t k = 1; k < table.size(); ++k) EXPECT_EQ(table[k].flags, 0u);
-  // A start notes again what the log holds.
+  // A start adds the epochs of its log again.
   EpochEntry first = table.front();
   table.note(entry(first.epoch.counter, 0));
   ASSERT_EQ(table.size(), 1u);

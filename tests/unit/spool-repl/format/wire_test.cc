@@ -64,7 +64,7 @@ TEST(Wire, AFetchedBlockIsOneBlockOrNone) {
   EXPECT_FALSE(accepted(static_cast<Kind>(3), {})) << "an unknown kind";
 }
 
-// A counter that the next promotion would add one to.
+// The next promotion adds one to the counter.
 TEST(Wire, EpochCountersDoNotReachTheirEnd) {
   auto accepted = [](PeerMessage m) { return decode_peer_message(wire_type(m), encoded(m)).has_value(); };
   for (std::uint64_t high : {epoch_counter_max + 1, UINT64_MAX}) {

@@ -45,7 +45,7 @@ TEST_P(DiskTest, short_reads_are_continued) {
   for (const char* part : {"ab", "cde", "f", "ghi"}) {
     EXPECT_FALSE(op.finished);
     ASSERT_EQ(write(writer.get(), part, strlen(part)), static_cast<ssize_t>(strlen(part)));
-    // Until the pipe is empty, so that each part is one short read.
+    // Waits until the pipe is empty, so that each part is a short read.
     run_until([&, fd = reader.get()] {
       int waiting = 0;
       return ioctl(fd, FIONREAD, &waiting) == 0 && waiting == 0;
@@ -105,7 +105,7 @@ TEST_P(DiskTest, zeroing_reads_back_as_zeros_and_keeps_the_size) {
   EXPECT_EQ(content(), data);
   loop->zero_range(file.fd(), 32768, 1 << 20, op);
   int result = wait(op);
-  // Not every file system has FALLOC_FL_ZERO_RANGE; then it says so, and nothing is changed.
+  // If the file system has no FALLOC_FL_ZERO_RANGE, it reports this, and nothing is changed.
   if (result != -EOPNOTSUPP) {
     EXPECT_EQ(result, 0);
     data.replace(32768, 32768, 32768, '\0');

@@ -72,7 +72,7 @@ struct ManyTest : testing::Test {
     for (std::size_t i = 0; i < blocks; ++i)
       std::memset(out.span().data() + i * 4096, static_cast<int>(i % 251), 4096);
   }
-  // Each block is a piece of its own, from the end to the beginning.
+  // Each block is its own piece, in reverse order.
   std::vector<ports::BlockFile::Piece> pieces(AlignedBlocks& memory) {
     std::vector<ports::BlockFile::Piece> all;
     for (std::size_t i = blocks; i-- > 0;) all.push_back({i * 4096, memory.span().subspan(i * 4096, 4096)});

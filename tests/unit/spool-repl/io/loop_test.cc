@@ -119,7 +119,7 @@ TEST_P(LoopTest, handler_removes_its_own_watch_and_watches_the_same_number_again
   loop->watch(fd, Loop::readable, [&, marker, fd](unsigned) {
     ++first;
     loop->unwatch(fd);
-    EXPECT_EQ(*marker, 7);  // what the running handler holds outlives its watch
+    EXPECT_EQ(*marker, 7);  // the captures of the running handler outlive its watch
     loop->watch(fd, Loop::readable, [&](unsigned) { ++second; });
   });
   run_until([&] { return second >= 2; });
@@ -146,7 +146,8 @@ TEST_P(LoopTest, handler_removes_another_watch_that_is_ready_too) {
   EXPECT_EQ(calls, 1);
 }
 
-// The kernel is about to tell that it is readable, finds that it no longer is, and would wait on.
+// The kernel is about to report the descriptor as readable, finds that it is not any more, and would keep
+// waiting.
 TEST_P(LoopTest, a_watch_goes_although_its_descriptor_was_just_ready_and_read_by_somebody_else) {
   Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   ASSERT_TRUE(event);
@@ -157,7 +158,7 @@ TEST_P(LoopTest, a_watch_goes_although_its_descriptor_was_just_ready_and_read_by
   ASSERT_EQ(read(event.get(), &count, sizeof count), static_cast<ssize_t>(sizeof count));
   loop->unwatch(event.get());
   event.reset();
-  loop.reset();  // waits until the kernel has let go
+  loop.reset();  // waits until the kernel has released the memory
 }
 
 TEST_P(LoopTest, change_widens_narrows_and_silences) {

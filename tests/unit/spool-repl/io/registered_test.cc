@@ -1,5 +1,5 @@
-// Memory that the kernel knows beforehand. That it is used shows in what would fail without: memory that is
-// pinned can be transferred also where the process itself may not touch it any more.
+// Memory that is registered with the kernel. The tests prove its use: pinned memory can be transferred even
+// where the process itself has no access any more.
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -36,7 +36,7 @@ class Pages {
   char* data_ = nullptr;
 };
 
-// Asked of the kernel here in its own words: 61 is IORING_OP_WRITEV_FIXED of Linux 6.15.
+// A direct question to the kernel: 61 is IORING_OP_WRITEV_FIXED of Linux 6.15.
 bool kernel_has_fixed_vectors() {
   std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe(),
                                                                         &io_uring_free_probe);
@@ -94,7 +94,7 @@ TEST_P(RegisteredTest, memory_that_is_not_registered_or_only_in_part) {
   EXPECT_EQ(write(file.fd(), page + 40, {second.piece(2 * page, 0)}), 0);
   EXPECT_EQ(content(file), std::string(page, 'b') + std::string(20, 'a') + std::string(20, 'b'));
   second.forbid();
-  EXPECT_EQ(write(file.fd(), 0, {second.piece(page, page)}), 0);  // the second area by its own number
+  EXPECT_EQ(write(file.fd(), 0, {second.piece(page, page)}), 0);  // the second area, by its own index
   second.allow();
 }
 

@@ -1,4 +1,4 @@
-// What the tests of io/ share: a loop on either kind of ring, pipes, temporary files.
+// Common parts of the tests of io/: a loop on either kind of ring, pipes, temporary files.
 #pragma once
 
 #include <fcntl.h>
@@ -22,10 +22,10 @@ inline std::unique_ptr<UringLoop> make_loop(const Clock& clock, bool plain_ring,
   return loop ? std::move(*loop) : nullptr;
 }
 
-// Parameter: whether the ring is set up without optional flags.
+// The parameter: whether the ring is set up without optional flags.
 class LoopTest : public testing::TestWithParam<bool> {
  protected:
-  // Turns until `done` holds; the test program's own time limit ends a loop that never gets there.
+  // Turns until `done` is true. The test program's time limit ends a loop that never gets there.
   template <class Predicate>
   void run_until(Predicate done) {
     while (!done()) {
@@ -53,7 +53,7 @@ inline std::pair<Fd, Fd> make_pipe() {
   return {Fd(fds[0]), Fd(fds[1])};
 }
 
-// A file that is gone with the object.
+// A file that is removed with the object.
 class TempFile {
  public:
   TempFile() {
@@ -71,8 +71,8 @@ class TempFile {
   Fd fd_;
 };
 
-// No file of this process grows beyond so many bytes: a write that reaches there ends short, and one that
-// begins there fails.
+// Limits the size of this process's files. A write beyond the limit is short, and a write that begins there
+// fails.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(signal(SIGXFSZ, SIG_IGN)) {

@@ -80,7 +80,7 @@ TEST(Create, PartsOfTheJournalDoNotOverlap) {
   }
 }
 
-// The superblock comes last: whatever fails before it leaves no volume.
+// The superblock is written last. A failure before that leaves no volume.
 TEST(Create, AnInterruptedCreationLeavesNoVolume) {
   for (int stop = 0;; ++stop) {
     MemoryFile journal(std::vector<std::byte>(ring_offset + journal_ring_bytes_min)),

@@ -13,7 +13,7 @@ class Cut : public testing::Test {
  protected:
   using Parts = std::vector<Part>;
 
-  // A record, and the model's content right after it.
+  // Appends a record, and saves the model's content after it.
   Written write(const Parts& parts) {
     Written w = r.append(parts);
     r.apply(parts);
@@ -69,7 +69,7 @@ TEST_F(Cut, EveryRecordEndWhoseBlocksHaveAnEarlierVersionCanBeCut) {
   write({{1, 1, 0x31}});
   write({{7, 1, 0x41}, {50, 2, -1}});
   Written last = write({{51, 2, 0x51}});
-  // Whatever of it is home, the cuts are the same.
+  // The cuts are the same, whichever blocks are home.
   expect_all_cuts(open(), two.mark.lsn, last.mark.lsn);
   bring_home(0, volume_blocks);
   expect_all_cuts(open(), two.mark.lsn, last.mark.lsn);
@@ -77,7 +77,7 @@ TEST_F(Cut, EveryRecordEndWhoseBlocksHaveAnEarlierVersionCanBeCut) {
 
 TEST_F(Cut, AnImageIsReadAtAnyPlace) {
   write({{1, 2, 0x11}, {7, 4, 0x12}, {60, 9, -1}});
-  bring_home(0, 9);  // and of the rest nothing
+  bring_home(0, 9);  // the other blocks are not home
   Written last = write({{8, 1, 0x22}, {9, 1, -1}});
   History h = open();
   auto image = h.image(last.mark.lsn);
@@ -181,7 +181,7 @@ class BaseCut : public Cut {
     EXPECT_EQ(r.writes() + base_journal->writes + base_data->writes, 0u);
     return h;
   }
-  // Until the ring has gone round: the records of the base are overwritten.
+  // Until the whole ring is overwritten, including the base's records.
   void go_round(std::uint64_t bytes) {
     for (std::uint64_t from = r.head.v; r.head.v - from < bytes; r.move_tail_to_head())
       for (int i = 0; i < 4; ++i) write({{100, 90, ++value_ % 250}});
@@ -232,14 +232,14 @@ TEST_F(BaseCut, TakesFromTheBaseWhatTheRingHasLost) {
   std::vector<std::byte> data_of_then = r.data.bytes;
   save_base();
   Written first = write({{1, 1, 0x14}});
-  // Only what the base has is overwritten, up to its last record.
+  // The ring is overwritten up to the last record that the base also has.
   std::uint64_t lap = r.sb.ring_bytes;
   while (r.head.v < lap + 2 * block_size) write({{100, 50, 0x55}});
   r.move_tail_to_head();
   (void)first;
   auto h = open_with_base();
   ASSERT_TRUE(h) << h.error().message;
-  EXPECT_EQ(h->first(), base + 1);  // 0x12 may be home in the base
+  EXPECT_EQ(h->first(), base + 1);  // 0x12 may be in the base's data area
   EXPECT_EQ(image(*h, base + 1), state(base + 1));
 }
 
@@ -265,7 +265,7 @@ TEST_F(BaseCut, ATailThatWasCutOffDoesNotComeBack) {
   r.move_tail_to_head();
   Lsn base = r.last.lsn;
   Replica fork = r;
-  fork.append({{1, 1, 0x66}}, base, base);  // never committed
+  fork.append({{1, 1, 0x66}}, base, base);  // this record was never committed
   base_journal = std::make_unique<MemoryFile>(fork.journal.bytes, "base.j");
   base_data = std::make_unique<MemoryFile>(fork.data.bytes, "base.d");
   Written last = write({{1, 1, 0x22}});
@@ -273,8 +273,7 @@ TEST_F(BaseCut, ATailThatWasCutOffDoesNotComeBack) {
   ASSERT_TRUE(h) << h.error().message;
   EXPECT_EQ(h->last(), last.mark.lsn);
   EXPECT_EQ(image(*h, last.mark.lsn), state(last.mark.lsn));
-  // Where the journal does not have its own record any more, the base's uncommitted one is not taken in its
-  // place.
+  // If the journal has no longer its own record, the base's uncommitted record must not take its place.
   go_round(2 * r.sb.ring_bytes);
   h = open_with_base();
   ASSERT_TRUE(h) << h.error().message;

@@ -1,4 +1,4 @@
-// The image of a volume whose blocks do not lie in the data area in their own order.
+// The image of a volume whose blocks have another order in the data area.
 #include "twinloft/spool-repl/journal/image.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ MemoryFile blocks(std::initializer_list<int> values) {
 }
 
 TEST(Image, ReadsThroughTheHomeMapAndThePiecesOverIt) {
-  // Blocks 0 and 1 lie behind the blocks 2 to 5.
+  // Blocks 0 and 1 are after blocks 2 to 5.
   HomeMap map = HomeMap::of({{Lba{0}, 4, 2}, {Lba{2}, 0, 4}}).value();
   MemoryFile data = blocks({2, 3, 4, 5, 10, 11}), record = blocks({0, 33});
   Image image(data, map, {{3, 1, &record, block_size}, {5, 1, nullptr, 0}});

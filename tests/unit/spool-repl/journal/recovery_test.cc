@@ -10,7 +10,7 @@ void damage(Replica& r, const Written& w, std::uint64_t at) {
   r.journal.bytes[w.offset + at] ^= std::byte{1};
 }
 
-// One sector, until it is written.
+// Makes one sector unreadable until it is written.
 void make_unreadable(Replica& r, std::uint64_t at, bool& written) {
   r.journal.fails = [at, &written](std::uint64_t offset, std::uint64_t count, bool write) {
     bool there = offset <= at && at < offset + count;
@@ -19,7 +19,7 @@ void make_unreadable(Replica& r, std::uint64_t at, bool& written) {
   };
 }
 
-// Its log is empty, and begins less than 160 blocks before the ring's end.
+// An empty log that begins less than 160 blocks before the ring's end.
 struct ReplicaNearRingsEnd : Replica {
   ReplicaNearRingsEnd() {
     while (head.v + 160 * block_size < sb.ring_bytes) append({{0, 150, 1}});
@@ -103,7 +103,7 @@ TEST(Recovery, OrderOfWritesAndZeroesAgainstAModel) {
   }
 }
 
-// Round and round the ring, with the tail following at random.
+// Several laps of the ring, while the tail follows at random.
 TEST(Recovery, WrapsAroundTheRing) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     SeededRandom random(seed);
@@ -151,7 +151,7 @@ TEST(Recovery, ATornLastRecordIsCutSilently) {
   Replica whole;
   whole.append({{1, 1, 1}});
   auto torn = whole.append({{2, 3, 2}});
-  // Any number of sectors of its end, its beginning, and any single bit.
+  // Any number of sectors at its end, its beginning, and any single bit.
   for (std::uint32_t block = 0; block < torn.blocks; ++block) {
     for (bool from_the_end : {true, false}) {
       Replica r = whole;
@@ -184,7 +184,7 @@ TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
   Replica r;
   auto first = r.append({{1, 1, 1}});
   auto hole = r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
-  r.append({{3, 1, 3}}, first.mark.lsn, first.mark.lsn);  // submitted together with the one before it
+  r.append({{3, 1, 3}}, first.mark.lsn, first.mark.lsn);  // submitted together with the record before it
   r.append({{4, 1, 4}}, first.mark.lsn, first.mark.lsn);
   damage(r, hole, 70);
   auto out = recovered(r);
@@ -193,8 +193,7 @@ TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
   EXPECT_EQ(out.log.commit, Lsn{0});
 }
 
-// The record that was lost comes again from a peer, byte for byte. What once followed it does not come with
-// it.
+// A peer sends the lost record again, byte for byte. The old records after it must not come back.
 TEST(Recovery, ATornTailDoesNotComeBackWhenItsHoleIsFilled) {
   Replica r;
   auto first = r.append({{1, 1, 1}});
@@ -283,7 +282,7 @@ TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   ASSERT_TRUE(damaged);
   EXPECT_EQ(damaged->until, first.mark.lsn) << "what was committed, and may be in the data area in part";
   EXPECT_EQ(damaged->base.lsn, first.mark.lsn) << "no more than that is known to be in the data area";
-  // It stays so, without the damage being found again: the log was cut there.
+  // The next start finds the same end without the damage, because the log was cut there.
   auto again = recovered(r);
   EXPECT_FALSE(again.report.damage);
   EXPECT_EQ(again.log.superblock.disk, sb.disk);
@@ -320,13 +319,13 @@ TEST(Recovery, NothingIsChangedWhereNoCopyOfTheDamagedJournalCanBeKept) {
   EXPECT_EQ(r.journal.bytes, before);
 }
 
-// Whose history was here is known from what is left of it: the epoch's own record, one that was made in it,
-// or the superblock's table.
+// The newest epoch here is known from the remains: the epoch's own record, a record of that epoch, or the
+// superblock's table.
 TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
   const EpochChange second{{2, volume}, 1, 0b11, epoch_witnessed},
       third{{3, volume}, 2, 0b10, epoch_by_force};
   struct Case {
-    int rotten;  // of: data, second epoch, data, third epoch, data
+    int rotten;  // the index of the damaged record: data, second epoch, data, third epoch, data
     bool in_table, cut;
     EpochEntry newest;
     std::uint64_t of_commit;
@@ -389,7 +388,7 @@ TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
   }
 }
 
-// The record does not fit before the ring's end: the log ends there, and the sector lies at the ring's
+// The record does not fit before the ring's end. The log ends there, and the sector is at the ring's
 // beginning.
 TEST(Recovery, AnUnreadableRecordAtTheRingsBeginningIsReadableAfterwards) {
   ReplicaNearRingsEnd r;
@@ -428,7 +427,7 @@ TEST(Recovery, WhatWasCutOffProvesNothing) {
   EXPECT_EQ(out.report.torn_frames, 1u);
   EXPECT_NE(r.journal.bytes[claimed.offset], old_bytes[claimed.offset]) << "and there are none any more";
   EXPECT_EQ(recovered(r).report.torn_frames, 0u);
-  // Frames of the incarnation after the cut count again.
+  // Frames after the cut that belong to the new incarnation count again.
   Replica again;
   auto a = again.append({{1, 1, 1}});
   again.cut_back(a.mark, again.head);
@@ -438,9 +437,9 @@ TEST(Recovery, WhatWasCutOffProvesNothing) {
   EXPECT_TRUE(refused(again, Errc::corrupt, {"damaged after LSN 1"}));
 }
 
-// The record that came in place of a cut one did not fit before the ring's end. The superblock knows of the
-// last cut only, and each start is one: then nothing on it tells the old record, which lies where the scan
-// looks first, from one that counts.
+// A record took the place of a cut one, but did not fit before the ring's end. The superblock has the last
+// cut only, and each start is a cut. So nothing distinguishes the old record, at the first place of the scan,
+// from a valid one.
 TEST(Recovery, WhatWasCutOffDoesNotComeBackWhenTheCutIsForgotten) {
   for (bool gap : {false, true}) {
     ReplicaNearRingsEnd r;
@@ -461,7 +460,7 @@ TEST(Recovery, WhatWasCutOffDoesNotComeBackWhenTheCutIsForgotten) {
   }
 }
 
-// In a journal from before cut records were erased the record in place of the cut one may be there already.
+// In a journal of an older release, which did not erase cut records, the new record may already be there.
 TEST(Recovery, WhatWasCutOffIsErasedInTheGapToo) {
   ReplicaNearRingsEnd r;
   auto first = r.append({{1, 1, 1}});
@@ -494,7 +493,7 @@ TEST(Recovery, AnUnreadableSectorInTheGapIsNoDamage) {
 TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
   Replica r;
   r.append({{1, 1, 1}});
-  r.sb.replica = 3;  // as if the disk of another replica lay there
+  r.sb.replica = 3;  // as if this were the disk of another replica
   r.append({{2, 1, 2}});
   r.sb.replica = 2;
   EXPECT_EQ(recovered(r).report.records, 1u);
@@ -512,7 +511,7 @@ TEST(Recovery, ARecordThatNeedsUnknownFeaturesIsRefused) {
   std::byte* meta = image.data() + frame_header_bytes;
   std::size_t meta_bytes = body_header_bytes + 16 + 4;
   store_le(meta + 108, std::uint32_t{0x40});
-  Hasher128 hash;  // as encode_body_meta does
+  Hasher128 hash;  // as in encode_body_meta
   hash.update({meta, 112});
   hash.update({meta + body_header_bytes, meta_bytes - body_header_bytes});
   std::memcpy(meta + 112, hash.digest().bytes.data(), 16);
@@ -558,7 +557,7 @@ TEST(Recovery, WithoutALabelTheDataAreaMayBeExactlyFull) {
   EXPECT_TRUE(r.data_is_model());
 }
 
-// Blocks of 7s in the data area, whose digests are known.
+// Writes blocks of 7s into the data area, with known digests.
 void write_known(Replica& r, std::initializer_list<std::uint64_t> blocks) {
   std::vector<Digest> digests(volume_blocks, digest_zeros);
   std::vector<std::byte> content(block_size, std::byte{7});
@@ -591,21 +590,22 @@ TEST(Recovery, WithoutALabelTheContentTellsWhoseDataAreaItIs) {
     Replica r = made;
     foreign(r);
     std::fill_n(r.data.bytes.begin() + 150 * block_size, block_size, std::byte{7});
-    recovered(r);  // one that is right is enough: the others have rotted, and are repaired when they are read
+    recovered(r);  // one right block is enough; the others have rotted, and are repaired when they are read
   }
   {
     Replica r = made;
     foreign(r);
     r.append({{0, 140, 3}});
     r.append({{150, 50, -1}});
-    recovered(r);  // in the log all of them: a crash may have kept them from the data area, or their digests
-                   // from the journal
+    // All known blocks are in the log. A crash may have prevented the write to the data area, or of the
+    // digests.
+    recovered(r);
   }
   {
     Replica r(false);
     write_known(r, {0, 1, 2});
     foreign(r);
-    recovered(r);  // too few to tell
+    recovered(r);  // too few blocks to decide
   }
 }
 

@@ -1,4 +1,4 @@
-// What recovery brings into memory rather than home.
+// Content that recovery loads into memory instead of writing it home.
 #include "replay.h"
 
 #include "replica.h"
@@ -19,8 +19,7 @@ class Loaded {
   const RecoveredLog& log() const { return volume.log; }
   int value(std::size_t n) const { return std::to_integer<int>(room_.span()[n * block_size]); }
 
-  // The volume as a reader is to see it: what was loaded lies over the data area, in the order of the
-  // records.
+  // The volume as a reader must see it: the loaded content over the data area, in the order of the records.
   std::vector<std::byte> content() const {
     std::vector<std::byte> all(r_.data.bytes.begin(), r_.data.bytes.begin() + volume_blocks * block_size);
     auto at = [&](Lba lba) { return all.begin() + static_cast<std::ptrdiff_t>(lba.v * block_size); };
@@ -135,7 +134,7 @@ TEST(Replay, HomeIsWhereTheMapSays) {
   ASSERT_TRUE(loaded);
   auto scan = scan_journal(r.journal, loaded->superblock);
   ASSERT_TRUE(scan);
-  // The halves of the volume change places.
+  // The halves of the volume are exchanged.
   HomeMap map = HomeMap::of({{Lba{0}, 100, 100}, {Lba{100}, 0, 100}}).value();
   scan->log.home_map = map;
   ASSERT_TRUE(replay(r.journal, r.data, scan->log, {}));
@@ -145,8 +144,8 @@ TEST(Replay, HomeIsWhereTheMapSays) {
   EXPECT_EQ(found, (std::vector{0x11, 0x11, 0x22, 0, 0, 0x22, 0x22, 0x33, 0x44, 0x33}));
 }
 
-// Home and memory together are the model, whatever fits; and a start that loads again, or writes all home,
-// finds the same.
+// Data area and memory together equal the model, whatever fits into memory. A later start that loads again,
+// or writes everything home, has the same result.
 TEST(Replay, AnyRoomAgainstAModel) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SeededRandom random(seed);
@@ -161,8 +160,8 @@ TEST(Replay, AnyRoomAgainstAModel) {
   }
 }
 
-// Several batches (of 4096 blocks of the journal), in an order that has nothing to do with the addresses,
-// with dead blocks between.
+// Several batches (of 4096 blocks of the journal), in random order of addresses, with outdated blocks between
+// them.
 TEST(Replay, MuchMoreThanABatchGoesHome) {
   constexpr std::uint64_t blocks = 12000;
   Replica r(true, blocks, 64u << 20);
@@ -185,8 +184,8 @@ TEST(Replay, MuchMoreThanABatchGoesHome) {
   EXPECT_TRUE(r.data_is_model());
 }
 
-// Two readings of one place: what the first one saw is what counts, and nothing is served or written home
-// that was not in it.
+// The same place is read twice. If the second read differs from the first, the start ends. None of it is
+// served or written home.
 TEST(Replay, WhatComesBackDifferentEndsTheStart) {
   for (std::size_t room_blocks : {0, 100}) {
     Replica r;
@@ -207,7 +206,7 @@ TEST(Replay, WhatComesBackDifferentEndsTheStart) {
   }
 }
 
-// It may be the only copy, and it was read once.
+// The record may be the only copy, and one read of it succeeded.
 TEST(Replay, AnUncommittedRecordIsReadMoreThanOnceIfNeedBe) {
   for (int failures : {1, 5, 1000}) {
     Replica r;
@@ -216,7 +215,7 @@ TEST(Replay, AnUncommittedRecordIsReadMoreThanOnceIfNeedBe) {
     int left = failures, reads = 0;
     r.journal.fails = [&](std::uint64_t at, std::uint64_t bytes, bool write) {
       bool there = !write && at <= open.offset && open.offset < at + bytes;
-      return there && ++reads > 1 && left-- > 0;  // not while the chain is followed
+      return there && ++reads > 1 && left-- > 0;  // not while recovery follows the chain
     };
     auto out = recover(r.journal, r.data);
     ASSERT_EQ(out.has_value(), failures < 10);

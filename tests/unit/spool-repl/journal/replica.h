@@ -1,4 +1,4 @@
-// A replica's two files in memory, and a writer that fills its journal as the core does, and as a crash
+// A replica's two files in memory, and a writer that fills the journal as the core does, and as a crash
 // leaves it.
 #pragma once
 
@@ -21,17 +21,17 @@ constexpr std::uint64_t ring_offset_of(std::uint64_t blocks) {
 }
 inline constexpr std::uint64_t ring_offset = ring_offset_of(volume_blocks);
 
-struct Written {  // where a record of the test lies
+struct Written {  // the place of a test's record
   JournalPos pos;
   std::uint32_t blocks = 0;
   LogMark mark;
-  std::uint64_t offset = 0;  // in the file
+  std::uint64_t offset = 0;  // the offset in the file
 };
 
 struct Part {
   std::uint64_t lba;
   std::uint32_t blocks;
-  int value;  // of every byte; -1: an extent of zeros
+  int value;  // the value of every byte; -1: an extent of zeros
 };
 
 class Replica {
@@ -48,7 +48,7 @@ class Replica {
     last = sb.tail;
   }
 
-  // What is in the frame is the writer's knowledge when it submitted the record.
+  // The frame holds the writer's knowledge at the time of submission.
   Written append(const std::vector<Part>& parts, Lsn durable, Lsn commit) {
     Body body;
     std::vector<std::byte> payload;
@@ -71,10 +71,10 @@ class Replica {
                    static_cast<std::uint32_t>(blocks.size())};
     return store(body, payload, durable, commit);
   }
-  // The usual case: everything before it is durable and committed.
+  // The usual case: every earlier record is durable and committed.
   Written append(const std::vector<Part>& parts) { return append(parts, last.lsn, last.lsn); }
 
-  // Data and zeros; in the model too. And one more record, which says that everything before it is committed.
+  // Data and zeros, also added to the model. The last record says that all earlier records are committed.
   void append_at_random(SeededRandom& random, int records) {
     int value = 1;
     for (int i = 0; i < records; ++i) {
@@ -127,7 +127,7 @@ class Replica {
   }
   bool data_is_model() const { return std::equal(model.begin(), model.end(), data.bytes.begin()); }
 
-  // As the checkpointer moves it. The model's content up to here is in the data area.
+  // Moves the tail like the checkpointer. The model's content up to here is in the data area.
   void move_tail_to_head() {
     sb.tail_pos = head;
     sb.tail = last;
@@ -138,7 +138,7 @@ class Replica {
     EXPECT_TRUE(store_superblock(journal, sb));
   }
 
-  // As a secondary cuts its log; the frames behind stay on the disk.
+  // Cuts the log like a secondary. The frames after the cut stay on the disk.
   void cut_back(const LogMark& to, JournalPos end) {
     last = to;
     head = end;

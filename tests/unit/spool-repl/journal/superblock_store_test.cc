@@ -86,7 +86,7 @@ TEST(SuperblockStore, AFeatureOfALaterVersionIsNamed) {
   EXPECT_EQ(r.writes(), 0u);
 }
 
-// Of one copy or of both: it is no damage, for which its owner would create the replica anew.
+// In one copy or in both. This must not be reported as damage, or its owner would create the replica again.
 TEST(SuperblockStore, AnotherVersionIsNamed) {
   for (int copies : {1, 2}) {
     Replica r;
@@ -105,7 +105,7 @@ TEST(SuperblockStore, AnotherVersionIsNamed) {
   }
 }
 
-// First copy, sync, second copy, sync: after any failure one copy is whole.
+// First copy, sync, second copy, sync: after any failure, one copy is intact.
 TEST(SuperblockStore, OneWholeCopyAtEveryMoment) {
   Replica r;
   int syncs_seen = 0;

@@ -21,7 +21,7 @@ class WrittenSince : public testing::Test {
     table.push_back({{counter, volume}, w.mark.lsn, self, in_sync, 0});
     return w;
   }
-  // What the daemon would have made durable with the tail.
+  // Moves the tail, and stores what the daemon would store with it.
   void move_tail() {
     r.sb.epochs = table;
     r.move_tail_to_head();
@@ -58,7 +58,7 @@ class WrittenSince : public testing::Test {
 TEST_F(WrittenSince, TheFirstEpochWithoutTheWinnerTellsWhatItHad) {
   epoch(1, set_of(winner) | set_of(self), Lsn{0});
   Written both = r.append({{1, 1, 0x11}});
-  r.append({{2, 1, 0x22}}, both.mark.lsn, both.mark.lsn);  // on its way when they parted
+  r.append({{2, 1, 0x22}}, both.mark.lsn, both.mark.lsn);  // in flight at the split
   epoch(2, set_of(self), both.mark.lsn);
   r.append({{3, 2, 0x33}, {100, 3, -1}}, Lsn{4}, Lsn{4});
   auto written = look();
@@ -72,7 +72,7 @@ TEST_F(WrittenSince, WhatTheJournalStillHoldsNeedsNoBitmap) {
   epoch(1, set_of(winner) | set_of(self), Lsn{0});
   Written before = r.append({{1, 1, 0x11}});
   move_tail();
-  bitmap(winner, Lsn{1}, {2});  // block 1, marked when it was committed
+  bitmap(winner, Lsn{1}, {2});  // block 1 was marked at its commit
   epoch(2, set_of(self), before.mark.lsn);
   r.append({{5, 1, 0x55}});
   auto written = look();
@@ -114,7 +114,7 @@ TEST_F(WrittenSince, OnlyTheLastTimeThatItWasLeftOutCounts) {
   Written both = r.append({{2, 1, 0x22}});
   epoch(3, set_of(self), both.mark.lsn);
   r.append({{3, 1, 0x33}});
-  epoch(4, set_of(self), r.last.lsn);  // a promotion, still without it
+  epoch(4, set_of(self), r.last.lsn);  // a promotion, still without the winner
   r.append({{8, 1, 0x88}});
   auto written = look();
   ASSERT_TRUE(written) << written.error().message;

@@ -1,4 +1,4 @@
-// A connection over streams in memory: bytes in every portion, and failures at every call.
+// A connection over streams in memory: every split of the bytes, and a failure of every call.
 #include "connection.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ struct ConnectionTest : testing::Test {
     int ready = 0;
     std::vector<PeerMessage> got;
     std::vector<std::string> closed;
-    int after_close = 0;  // events behind `closed`
+    int after_close = 0;  // number of events after `closed`
     std::unique_ptr<Connection> connection;
   };
 
@@ -50,7 +50,7 @@ struct ConnectionTest : testing::Test {
                   random),
         Connection::Limits{timeout, std::chrono::seconds(3), 1u << 20}, std::move(events));
   }
-  // Until nothing moves any more.
+  // Runs until neither side makes progress.
   void run() {
     for (bool moved = true; moved;) {
       moved = a.stream->turn();
@@ -63,7 +63,7 @@ struct ConnectionTest : testing::Test {
     ByteSpan payload = bytes;
     end.connection->send(wire_type(message), {&payload, 1});
     end.connection->flush();
-    std::fill(bytes.begin(), bytes.end(), std::byte{0});  // ours again after flush()
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});  // reusable after flush()
   }
   PeerMessage record(std::uint64_t number, std::size_t blocks) {
     RecordMessage m{
@@ -108,7 +108,7 @@ TEST_F(ConnectionTest, InShortWritesAndWithLittleRoom) {
   }
 }
 
-// Each read and each write of either side fails once, from the first to the last of a whole dialogue.
+// Each read and each write of either side fails once, through a whole dialogue.
 TEST_F(ConnectionTest, FailsAtEachCall) {
   for (bool dialer : {true, false}) {
     std::size_t failed = 0;
@@ -143,7 +143,7 @@ TEST_F(ConnectionTest, FailsAtEachCall) {
   }
 }
 
-// The other side's bytes end in the middle: after each byte of the handshake, and within the trial.
+// The peer's bytes end early: after each byte of the handshake, and within the trial.
 TEST_F(ConnectionTest, EndsAfterEachByte) {
   make({});
   run();

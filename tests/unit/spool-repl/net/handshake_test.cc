@@ -13,7 +13,7 @@ using Direction = Handshake::Direction;
 constexpr std::uint16_t hello_type = 1, proof_type = 2, challenge_type = 4;
 constexpr std::size_t hello_bytes = 80;
 
-// As docs/formats/wire.md writes it.
+// As in docs/formats/wire.md.
 std::vector<std::byte> proof_of_dialer(const std::string& secret, ByteSpan challenge, ByteSpan hello) {
   std::vector<std::byte> text, out(32);
   Writer w(text);
@@ -52,7 +52,7 @@ struct HandshakeTest : testing::Test {
     return said.at(0);
   }
 
-  // Runs both to their ends; the results of the last message that each received.
+  // Runs both sides to their ends. Returns the result of the last message that each received.
   struct Ends {
     Result<bool> dialed = false, accepted = false;
   };
@@ -63,7 +63,7 @@ struct HandshakeTest : testing::Test {
       auto feed = [&](Handshake& from, Handshake& to, Result<bool>& result) {
         for (const auto& m : from.take_output())
           if (result && !*result)
-            result = to.receive(m.type, m.payload), moved = true;  // its output counts also if it failed
+            result = to.receive(m.type, m.payload), moved = true;  // the output before a failure counts too
       };
       feed(d, c, ends.accepted);
       feed(c, d, ends.dialed);
@@ -95,7 +95,7 @@ TEST_F(HandshakeTest, MessagesAreShortEnoughForTheUnproved) {
   for (const auto& m : d.take_output()) EXPECT_LE(m.payload.size(), handshake_payload_max);
 }
 
-// The dialer waits. The accepting side sends a nonce, and reveals nothing of itself to a peer without the
+// The dialer waits. The accepting side sends a nonce, and reveals nothing about itself to a peer without the
 // secret.
 TEST_F(HandshakeTest, NothingIsSaidToWhoeverDoesNotKnowTheSecret) {
   EXPECT_TRUE(dialer().take_output().empty());
@@ -123,13 +123,13 @@ TEST_F(HandshakeTest, NoSecretOnBothSidesIsAMatch) {
 }
 
 TEST_F(HandshakeTest, AReflectedProofIsRefused) {
-  // The attacker knows no secret: it answers with what it is sent, under another replica's name or not.
+  // The attacker does not know the secret. It returns what it received, with this or another replica's id.
   for (std::uint32_t name : {1u, 2u}) {
     auto d = dialer();
     ASSERT_TRUE(d.receive(challenge_type, std::vector<std::byte>{only(accepter()).payload}));
     auto said = d.take_output();
     auto hello = said[0].payload;
-    store_le(hello.data() + 40, name);  // replica
+    store_le(hello.data() + 40, name);  // the replica's id
     ASSERT_TRUE(d.receive(hello_type, hello));
     EXPECT_TRUE(refused(d.receive(proof_type, said[1].payload), Errc::denied, "secret"));
   }
@@ -145,7 +145,7 @@ TEST_F(HandshakeTest, AReplayedProofIsRefused) {
   auto of_c = c.take_output();
   ASSERT_TRUE(d.receive(hello_type, of_c[0].payload));
   ASSERT_TRUE(d.receive(proof_type, of_c[1].payload).value());
-  // To a new accepter, which has another nonce; and to a new dialer, which has one too.
+  // Replayed to a new accepter and to a new dialer. Both have new nonces.
   auto called = accepter();
   (void)called.take_output();
   ASSERT_TRUE(called.receive(hello_type, of_d[0].payload));
@@ -157,7 +157,7 @@ TEST_F(HandshakeTest, AReplayedProofIsRefused) {
 }
 
 TEST_F(HandshakeTest, AProofOfTheSameDirectionIsRefused) {
-  // Two dialers joined back to back by an attacker in between.
+  // An attacker connects two dialers with each other.
   auto d = dialer();
   Handshake e(b.self, b.secret, Direction::dialed, 1, random);
   auto challenge = only(accepter());
@@ -169,15 +169,16 @@ TEST_F(HandshakeTest, AProofOfTheSameDirectionIsRefused) {
 }
 
 TEST_F(HandshakeTest, AMessageChangedOnTheWayIsRefused) {
-  auto play = [&](int which, std::size_t byte) {  // which of challenge, hello, hello is changed; false: it
-                                                  // has no such byte
+  // which: the changed message of challenge, hello, hello.
+  auto play = [&](int which, std::size_t byte) {
     auto d = dialer(), c = accepter();
     auto change = [&](int is, std::vector<std::byte> payload) {
       if (is == which && byte < payload.size()) payload[byte] ^= std::byte{4};
       return payload;
     };
     auto challenge = only(c);
-    if (!d.receive(challenge_type, change(0, challenge.payload))) return;  // another version
+    if (!d.receive(challenge_type, change(0, challenge.payload)))
+      return;  // refused: the byte is part of the version
     auto of_d = d.take_output();
     ASSERT_TRUE(c.receive(hello_type, change(1, of_d[0].payload)));
     auto done = c.receive(proof_type, of_d[1].payload);
@@ -193,7 +194,7 @@ TEST_F(HandshakeTest, AMessageChangedOnTheWayIsRefused) {
 
 TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
   struct Case {
-    std::function<void(Side&)> change;  // of the accepting side
+    std::function<void(Side&)> change;  // applied to the accepting side
     const char *there, *here;
   };
   for (const Case& k :
@@ -220,7 +221,7 @@ std::function<std::string(ReplicaId)> saying(const std::string& key, const std::
   return [text = all.text()](ReplicaId) { return text; };
 }
 
-// All that must agree is compared, and both sides have the setting and the two values in words.
+// All settings that must agree are compared. Both sides report the setting with both values.
 TEST_F(HandshakeTest, SettingsThatDifferAreNamedByBoth) {
   a.self.settings = saying("on_peer_loss", "continue");
   b.self.settings = saying("on_peer_loss", "suspend");
@@ -250,8 +251,8 @@ TEST_F(HandshakeTest, BothKnowWhereTheOtherHasAnotherArbiter) {
   EXPECT_TRUE(d.has_other_arbiter() && c.has_other_arbiter());
 }
 
-// What is said of a link is asked for by the replica at its other end, which the side that was called knows
-// late.
+// The settings of a link depend on the replica at its other end. The accepting side learns late which replica
+// that is.
 TEST_F(HandshakeTest, SettingsAreThoseOfTheLink) {
   a.self.settings = [](ReplicaId peer) { return peer == 2 ? "protocol=C\n" : "protocol=A\n"; };
   b.self.settings = [](ReplicaId peer) { return peer == 1 ? "protocol=C\n" : "protocol=B\n"; };
@@ -271,7 +272,7 @@ TEST_F(HandshakeTest, AnotherSizeIsADisagreementAndAnotherVolumeIsNot) {
   EXPECT_FALSE(d2.disagrees() || c2.disagrees());
 }
 
-// Settings belong to what the proofs bind, and nobody learns of them who does not know the secret.
+// The proofs cover the settings. A caller without the secret learns nothing about them.
 TEST_F(HandshakeTest, SettingsChangedOnTheWayAreNoDisagreement) {
   a.self.settings = b.self.settings = saying("min_in_sync", "1");
   auto d = dialer(), c = accepter();

@@ -1,4 +1,4 @@
-// Two nodes over loopback on the real event loop, and a stranger who knows the secret.
+// Two nodes over loopback on the real event loop, and a caller played by the test that knows the secret.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace twinloft::repl::net {
 
 inline const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 
-// A port of 127.0.0.1 that nobody else gets while this object lives.
+// A port of 127.0.0.1, reserved for the lifetime of this object.
 class Port {
  public:
   Port() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -38,7 +38,7 @@ class Port {
   Fd fd_;
 };
 
-// Real time, until a test takes it into its own hands.
+// Real time, until a test sets the time itself.
 class TestClock final : public Clock {
  public:
   Instant now() const override { return by_hand ? hand : os_.now(); }
@@ -96,7 +96,7 @@ struct PeerNetTest : testing::Test {
     ASSERT_TRUE(start(a, options(1, 2)));
     ASSERT_TRUE(start(b, options(2, 1)));
   }
-  // The test program's own time limit ends a loop that never gets there.
+  // The test program's time limit ends a loop that never gets there.
   template <class Predicate>
   void run_until(Predicate done) {
     while (!done()) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
@@ -106,7 +106,7 @@ struct PeerNetTest : testing::Test {
     run_until([&] { return a.up() && b.up(); });
   }
 
-  // A stranger's connection to b's port.
+  // A connection of the test to b's port.
   Fd call(int host = 1) {
     Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_in own{};
@@ -128,7 +128,7 @@ struct PeerNetTest : testing::Test {
       return sent == bytes.size() || (n < 0 && (errno == EPIPE || errno == ECONNRESET));
     });
   }
-  // Everything that the other side sends until it closes.
+  // All bytes from the other side until it closes.
   std::vector<std::byte> hear_until_closed(const Fd& fd) {
     std::vector<std::byte> all;
     run_until([&] {
@@ -157,11 +157,11 @@ struct PeerNetTest : testing::Test {
     out.insert(out.end(), payload.begin(), payload.end());
     return out;
   }
-  // A stranger that knows the secret is the peer.
+  // Connects as replica 1, by the handshake with the secret.
   Fd connect_as_1(bool with_trial = true) {
     Fd fd = call();
     Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
-    for (int i = 0; i < 3; ++i) {  // challenge, hello, proof
+    for (int i = 0; i < 3; ++i) {  // the messages challenge, hello, proof
       for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
       auto header = decode_wire_header(hear(fd, wire_header_bytes));
       EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)));

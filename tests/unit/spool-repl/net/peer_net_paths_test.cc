@@ -1,4 +1,5 @@
-// How a peer is found, and what a connection is: names that do not resolve or move, and paths that drop data.
+// How a peer is found, and when a connection counts: names that do not resolve or move, and paths that drop
+// data.
 #include <atomic>
 #include <future>
 #include <mutex>
@@ -10,10 +11,10 @@
 namespace twinloft::repl::net {
 namespace {
 
-// What is asked for names, on which thread, and what it answers.
+// The look-ups of names, their threads, and the answers of the test.
 struct Names {
   std::mutex mutex;
-  std::string answer;  // host:port, empty: none
+  std::string answer;  // host:port; empty: no answer
   std::set<std::thread::id> asked_on;
   int asked = 0;
 
@@ -46,7 +47,7 @@ TEST_F(PeerNetTest, ANameIsLookedUpAtEachAttempt) {
   ASSERT_TRUE(start(b, options(2, 1)));
   names.set(ports[2].address());
   run_until([&] { return a.up() && b.up(); });
-  // It moves, and its name follows.
+  // The peer moves, and its name gets the new address.
   b = {};
   run_until([&] { return !a.up(); });
   NetOptions moved = options(2, 1);
@@ -91,7 +92,7 @@ TEST_F(PeerNetTest, ASilentNameServerHoldsUpNobody) {
   EXPECT_EQ(*asked, 1) << "one thread for a peer";
   EXPECT_NE(a.net->trouble(2).find("\"peer.example:7788\" is being looked up"), std::string::npos)
       << a.net->trouble(2);
-  Fd fd = call();  // the loop goes on, and the end waits for nobody either
+  Fd fd = call();  // the loop continues, and the end does not wait for the look-up either
   a = {};
   answer->set_value();
   while (asked.use_count() > 1) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
@@ -110,11 +111,11 @@ TEST_F(PeerNetTest, ALookedUpAddressNeedsASecretToo) {
 
 // ---- the trial
 
-// Small packets get through, large ones do not: the connection is none, and says why.
+// Small packets get through, large packets do not. The connection does not count, and the log says why.
 TEST_F(PeerNetTest, APathThatDropsDataIsNoConnection) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Fd fd = connect_as_1(false);
-  say(fd, framed(WireType::trial_taken));  // its own gets here, as far as b can tell
+  say(fd, framed(WireType::trial_taken));  // as far as b can tell, its own trial gets through
   clock.take();
   for (int i = 0; i < 20; ++i) {
     clock.hand = clock.hand + std::chrono::milliseconds(299);
@@ -146,7 +147,7 @@ TEST_F(PeerNetTest, NothingIsSaidBeforeTheTrialIsOver) {
   EXPECT_EQ(b.ups, 0);
 }
 
-// Each attempt over a path that takes no data comes later than the one before.
+// Each attempt over a path that drops data comes later than the attempt before.
 TEST_F(PeerNetTest, AfterAPathThatDropsDataTheNextAttemptWaitsLonger) {
   Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int one = 1;
@@ -163,7 +164,7 @@ TEST_F(PeerNetTest, AfterAPathThatDropsDataTheNextAttemptWaitsLonger) {
     for (int turn = 0; turn < 3; ++turn) EXPECT_TRUE(loop->turn(std::chrono::milliseconds(1)));
     return Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   };
-  for (int pause : {2, 4, 5, 5}) {  // seconds after the loss
+  for (int pause : {2, 4, 5, 5}) {  // seconds after the loss of the connection
     Fd fd = accepted();
     ASSERT_TRUE(fd) << pause;
     Handshake mine({volume, 1000, 2}, "well kept", Handshake::Direction::accepted, 0, random);
@@ -173,7 +174,7 @@ TEST_F(PeerNetTest, AfterAPathThatDropsDataTheNextAttemptWaitsLonger) {
       auto header = decode_wire_header(hear(fd, wire_header_bytes));
       EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)));
     }
-    hear(fd, wire_header_bytes + trial_bytes);  // and it is not answered
+    hear(fd, wire_header_bytes + trial_bytes);  // the trial is not answered
     clock.hand = clock.hand + std::chrono::seconds(7);
     run_until([&] { return a.noticed("did not get through"); });
     hear_until_closed(fd);

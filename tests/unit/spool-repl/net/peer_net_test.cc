@@ -30,7 +30,7 @@ TEST_F(PeerNetTest, TheLargestRecordsArriveWholeAndInOrder) {
                     std::vector<std::byte>(std::size_t{record_payload_blocks_max} * block_size)};
     bytes.fill(m.meta);
     bytes.fill(m.payload);
-    // In three pieces, as it lies in the arena; a small message behind it.
+    // In three pieces, as in the arena, followed by a small message.
     ByteSpan meta = m.meta, payload = m.payload;
     ByteSpan pieces[] = {meta, payload.first(block_size), payload.subspan(block_size)};
     a.net->send_record(2, m.epoch, body_meta_bytes_max, pieces);
@@ -38,7 +38,7 @@ TEST_F(PeerNetTest, TheLargestRecordsArriveWholeAndInOrder) {
     sent.push_back(m);
     sent.push_back(Commit{m.epoch, {}});
     a.net->flush();
-    std::fill(m.payload.begin(), m.payload.end(), std::byte{0});  // ours again after flush()
+    std::fill(m.payload.begin(), m.payload.end(), std::byte{0});  // reusable after flush()
   }
   run_until([&] { return b.got.size() == sent.size(); });
   for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_TRUE(b.got[i] == sent[i]) << i;
@@ -83,7 +83,7 @@ TEST_F(PeerNetTest, TheDialerWaitsUntilThePeerListens) {
 TEST_F(PeerNetTest, PingsKeepASilentLinkAlive) {
   connect_both();
   clock.take();
-  for (int i = 0; i < 100; ++i) {  // ten timeouts
+  for (int i = 0; i < 100; ++i) {  // ten times the timeout
     clock.hand = clock.hand + std::chrono::milliseconds(600);
     for (int turn = 0; turn < 5; ++turn) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
   }
@@ -104,7 +104,7 @@ TEST_F(PeerNetTest, APeerThatFallsSilentIsLost) {
   EXPECT_TRUE(b.noticed("nothing from replica 1 for 6000 ms")) << b.notices.back();
 }
 
-// Not at the next look at the clock: a failover takes as long as this.
+// Not only at the next check of the clock, because this time is part of every failover.
 TEST_F(PeerNetTest, ASilentPeerIsLostRightAtTheTimeout) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Fd fd = connect_as_1();
@@ -132,7 +132,7 @@ TEST_F(PeerNetTest, AnotherSecretNeverConnects) {
   EXPECT_EQ(a.ups + b.ups, 0);
 }
 
-// The volume is served meanwhile, and it says why no peer can call.
+// The volume is served meanwhile, and reports why no peer can connect.
 TEST_F(PeerNetTest, APortInUseIsTriedAgain) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Node second;
@@ -203,11 +203,11 @@ TEST_F(PeerNetTest, PeerMessagesBeforeTheProofClose) {
   EXPECT_EQ(b.ups, 0);
 }
 
-// A stranger speaks the handshake by hand, with any split of the bytes.
+// The test performs the handshake itself, with any split of the bytes.
 TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
   for (std::size_t split : {std::size_t{1}, std::size_t{7}, std::size_t{100000}}) {
     b = {};
-    ASSERT_TRUE(loop->turn(Duration(0)));  // the kernel lets go of the old listener
+    ASSERT_TRUE(loop->turn(Duration(0)));  // the kernel closes the old listener
     ASSERT_TRUE(start(b, options(2, 1)));
     Fd fd = call();
     Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
@@ -270,7 +270,7 @@ TEST_F(PeerNetTest, StrangersCannotFillTheTable) {
   std::vector<Fd> strangers;
   for (int i = 0; i < 20; ++i) strangers.push_back(call());
   run_until([&] { return b.noticed("too many"); });
-  // None of them says a word, and one says little by little: all are gone after the timeout.
+  // All callers are silent, except one that sends byte by byte. All are disconnected after the timeout.
   auto hello = framed(1, std::vector<std::byte>(100));
   std::size_t said = 0;
   bool closed = false;
@@ -285,8 +285,7 @@ TEST_F(PeerNetTest, StrangersCannotFillTheTable) {
   run_until([&] { return a.up() && b.up(); });
 }
 
-// As many strangers as there may be from each address, all silent; the peer comes from one of these
-// addresses.
+// The most callers that each address may have, all silent. The peer connects from one of these addresses.
 TEST_F(PeerNetTest, ThePeerGetsThroughWhileStrangersCall) {
   NetOptions o = options(2, 1);
   o.timeout = o.handshake = std::chrono::hours(1);
@@ -308,7 +307,7 @@ TEST_F(PeerNetTest, StrangersDoNotFillTheLog) {
   for (std::uint32_t i = 1; i <= 40; ++i) {
     Fd fd = call();
     std::vector<std::byte> header(wire_header_bytes);
-    encode_wire_header({1, handshake_payload_max + i, 0}, header);  // each with words of its own
+    encode_wire_header({1, handshake_payload_max + i, 0}, header);  // each with a different message
     say(fd, header);
     hear_until_closed(fd);
   }
@@ -321,15 +320,16 @@ TEST_F(PeerNetTest, StrangersDoNotFillTheLog) {
   EXPECT_TRUE(b.noticed("34 more callers were refused"));
 }
 
-// No descriptor is left for a caller: no busy loop, and it is taken when there is one again.
+// No descriptor is left for a new connection. The loop does not spin, and the connection is accepted once a
+// descriptor is free.
 TEST_F(PeerNetTest, WaitsForDescriptors) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Fd fd = call();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit none{0, before.rlim_max};  // what is open stays
+  rlimit none{0, before.rlim_max};  // open descriptors stay open
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  clock.take();  // the pause does not end
+  clock.take();  // the clock stops, so the pause does not end
   for (int i = 0; i < 50 && b.notices.empty(); ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(b.noticed("no connection can be accepted: Too many open files"));
@@ -341,7 +341,7 @@ TEST_F(PeerNetTest, WaitsForDescriptors) {
   EXPECT_TRUE(decode_wire_header(hear(fd, wire_header_bytes)));
 }
 
-// What the owner hands over in one go rests on memory that its answer to a lost peer may free.
+// The owner's messages use memory that it may free when the loss of the peer is reported.
 TEST_F(PeerNetTest, ALostPeerIsToldOnALaterTurn) {
   ASSERT_TRUE(start(b, options(2, 1)));
   {
@@ -350,7 +350,7 @@ TEST_F(PeerNetTest, ALostPeerIsToldOnALaterTurn) {
     linger reset{1, 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   }
-  // The reset has arrived; the loop has not looked yet.
+  // The reset has arrived, but the loop has not seen it yet.
   for (int i = 0; i < 3; ++i) {
     b.net->send(1, Refuse{"too late"});
     b.net->flush();
@@ -395,7 +395,7 @@ TEST(AddressTest, ResolveAndLoopback) {
   }
 }
 
-// Both sides report which setting differs, and try again until the settings agree.
+// Both sides report the different setting, and try again until the settings agree.
 TEST_F(PeerNetTest, PeersThatAreConfiguredOtherwiseAreToldApart) {
   std::string there = "protocol=A\n";
   NetOptions of_a = options(1, 2), of_b = options(2, 1);

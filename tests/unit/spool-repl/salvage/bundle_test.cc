@@ -1,4 +1,4 @@
-// A bundle is whole, or it is refused in words.
+// A bundle is complete, or it is refused with a reason.
 #include "twinloft/spool-repl/salvage/bundle.h"
 
 #include <unistd.h>
@@ -86,12 +86,12 @@ class BundleTest : public testing::Test {
     loser_.put(ann + "/new/1.a", late("one"));
     loser_.put(bob + "/new/2.b", late("two", "bob@example.org"));
   }
-  // What Bundle::open() says; "" if it opens.
+  // The error of Bundle::open(), or "".
   std::string refusal() {
     auto opened = Bundle::open(path_);
     return opened ? "" : opened.error().message;
   }
-  // What verifying says of the first message that is not as it should be.
+  // The error of the first damaged message.
   std::string damage() {
     Bundle bundle = open_bundle(path_);
     for (const Message& m : bundle.manifest().messages)
@@ -113,7 +113,7 @@ TEST_F(BundleTest, DamageIsFound) {
             std::string::npos)
       << damage();
   std::string changed = content;
-  changed[20] = 'X';  // in the trace: the content's digest does not see it
+  changed[20] = 'X';  // in the trace, which the content's digest does not cover
   write(path_ + "/messages/2", changed);
   EXPECT_NE(damage().find("messages/2: not the bytes"), std::string::npos) << damage();
   fs::remove(path_ + "/messages/2");
@@ -195,7 +195,7 @@ TEST_F(BundleTest, OnlyOnesOwn) {
   EXPECT_EQ(refusal(), "");
 }
 
-// At each step: what is left is refused in words, and the extraction can be run again into it.
+// At each step: the incomplete bundle is refused with a reason, and the extraction can be repeated into it.
 void end_everywhere(const Spool& loser, const TemporaryDirectory& beside, Fault fault) {
   int steps = 0;
   for (bool ended = false; !ended;) {

@@ -1,4 +1,5 @@
-// Each message once: whatever the winner has, whatever fails, wherever a run ends, however often it is run.
+// Each message is delivered once, whatever the winner has, whatever fails, and however often the delivery is
+// repeated.
 #include "twinloft/spool-repl/salvage/deliver.h"
 
 #include <sys/stat.h>
@@ -58,10 +59,10 @@ TEST_F(Deliver, OnceHoweverOftenItIsRun) {
 TEST_F(Deliver, WhatTheWinnerHasIsLeft) {
   extract();
   winner_.make_maildir(ann + "/.Trash");
-  std::string again = late("one", "ann@example.org", "2");  // the MTA tried again, and the user moved it
+  std::string again = late("one", "ann@example.org", "2");  // the MTA sent it again, and the user moved it
   winner_.put(ann + "/.Trash/cur/9.x:2,ST", again);
-  winner_.put(ann + "/new/8.y", late("two", "bob@example.org"));  // another user's is none
-  winner_.put(bob + "/tmp/7.z", late("two", "bob@example.org"));  // never finished
+  winner_.put(ann + "/new/8.y", late("two", "bob@example.org"));  // another user's message does not count
+  winner_.put(bob + "/tmp/7.z", late("two", "bob@example.org"));  // an unfinished message does not count
   EXPECT_EQ(fates(run()), (Fates{{"one", Fate::already_there}, {"two", Fate::delivered}}));
   EXPECT_EQ(count("one"), 1u);
   fs::remove(winner_ / (ann + "/.Trash/cur/9.x:2,ST"));
@@ -83,7 +84,7 @@ TEST_F(Deliver, TheSameContentOfTheBundleOnce) {
 TEST_F(Deliver, WhatMayHaveBeenOnItsWay) {
   for (const char* name : {"lacking", "seen", "there"})
     loser_.put(ann + "/new/" + name + ".m", message(name));
-  // Each was renamed after the last one was written, however long that took.
+  // Each file's last change is after the last file's creation, even if creation took long.
   for (const char* name : {"lacking", "seen", "there"})
     fs::permissions(loser_ / (ann + "/new/" + name + ".m"), fs::perms(0600));
   extract();
@@ -137,7 +138,7 @@ TEST_F(Deliver, NeverIntoTheLosersOwnSpool) {
   EXPECT_EQ(refusal(any), "");
 }
 
-// A copy is named after its content, so that its name is the same on both sides of a later parting.
+// A copy's name comes from its content, so it is the same on both sides of a later split.
 TEST_F(Deliver, WhatAnEarlierRunCopiedIsNoSignOfTheLoser) {
   extract();
   run();
@@ -223,7 +224,7 @@ TEST_F(Deliver, ALostReplyIsDecidedByLooking) {
   extract();
   FakeLmtp server;
   server.deliver_to(&winner_);
-  // Stored, and the reply lost: it is there.
+  // The server stores the message, but its reply is lost.
   server.set_script([](At at, const std::string&) {
     Answer gone = Answer::gone();
     gone.stores = true;
@@ -243,7 +244,8 @@ TEST_F(Deliver, ALostReplyToAMessageThatComesLater) {
   FakeLmtp server;
   server.set_script([](At at, const std::string&) { return at == At::end ? Answer::gone() : Answer(); });
   EXPECT_EQ(fates(run(&server)), (Fates{{"one", Fate::unknown}, {"two", Fate::unknown}}));
-  winner_.put(ann + "/new/1.late", late("one", "ann@example.org", "4"));  // the server was only slow
+  // the server was slow and stored it in the meantime
+  winner_.put(ann + "/new/1.late", late("one", "ann@example.org", "4"));
   server.set_script({});
   server.deliver_to(&winner_);
   DeliverReport report = run(&server);
@@ -294,7 +296,7 @@ TEST_F(Deliver, TheDomainOfUsersWhoHaveNone) {
 
 // ---- Ended anywhere
 
-// Delivers with a fault at each step in turn, and then once more without one.
+// Delivers with a fault at each step in turn, then once without a fault.
 class EndedAnywhere : public Deliver, public testing::WithParamInterface<std::pair<Fault, bool>> {};
 
 constexpr uid_t user = 12345;
@@ -309,7 +311,7 @@ void expect_of_user(const std::string& maildir) {
   for (const auto& e : fs::recursive_directory_iterator(maildir)) {
     struct stat about{};
     ASSERT_EQ(::lstat(e.path().c_str(), &about), 0);
-    bool lock = e.path().filename() == "subscriptions.lock";  // Dovecot takes it away when it is old
+    bool lock = e.path().filename() == "subscriptions.lock";  // Dovecot removes it once it is old
     EXPECT_TRUE(about.st_uid == user || lock) << e.path();
   }
 }

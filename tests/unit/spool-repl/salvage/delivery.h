@@ -1,4 +1,4 @@
-// A loser, its bundle and a winner, and what a delivery from one to the other came to.
+// A loser, its bundle and a winner, and the results of a delivery from one to the other.
 #pragma once
 
 #include <map>
@@ -14,18 +14,18 @@ namespace twinloft::repl::salvage {
 
 class Delivery : public testing::Test {
  protected:
-  // The loser's late messages, into a new bundle.
+  // Extracts the loser's late messages into a new bundle.
   void extract();
-  // Without a server: copies. An error is the test's failure, unless `error` takes it.
+  // Without a server, messages are copied. An error fails the test, unless `error` receives it.
   DeliverReport run(const FakeLmtp* server = nullptr, const DeliverOptions& options = {},
                     FileOps* ops = nullptr, std::optional<Error>* error = nullptr);
-  // "subject: fate" of each message of the report, by subject.
+  // Returns "subject: fate" for each message of the report, ordered by subject.
   std::map<std::string, Fate> fates(const DeliverReport& report) const;
-  // The detail of the first message.
+  // Returns the detail of the first message.
   static std::string detail(const DeliverReport& report) {
     return report.messages.empty() ? "" : report.messages[0].detail;
   }
-  // How often the winner has a message of that subject.
+  // The number of the winner's messages with that subject.
   std::size_t count(const std::string& subject) const {
     return winner_.find("Subject: " + subject + "\n").size();
   }

@@ -1,5 +1,4 @@
-// The digest of a message is the same wherever and however often it was delivered, and another message's is
-// another.
+// A message has the same digest after any delivery. Different messages have different digests.
 #include "twinloft/spool-repl/salvage/digest.h"
 
 #include "spool.h"
@@ -7,7 +6,7 @@
 namespace twinloft::repl::salvage {
 namespace {
 
-// Whole, and byte by byte.
+// Computes the digest whole and byte by byte.
 ContentDigest digest(const std::string& text) {
   ContentHasher whole, bytes;
   whole.update(as_bytes(text));

@@ -1,4 +1,4 @@
-// What is taken out of a losing side's spool, and what a hostile one can do.
+// The messages that are extracted from the losing side's spool, and attacks by a hostile spool.
 #include "twinloft/spool-repl/salvage/extract.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ using testing::Test;
 class Extract : public Test {
  protected:
   ExtractReport run() { return extract_from(loser_, bundle_); }
-  // Messages of the bundle as "kind user folder box/name".
+  // The messages of the bundle as "kind user folder box/name".
   std::vector<std::string> taken() {
     std::vector<std::string> out;
     Bundle bundle = open_bundle(bundle_);
@@ -83,7 +83,7 @@ TEST_F(Extract, TheBundleHasTheBytesAndWhereTheyCameFrom) {
   EXPECT_EQ(about.st_mode & 0777, 0700u) << "mail is nobody else's business";
 }
 
-// The rule on its own, since a file's birth cannot be set.
+// Tests the rule alone, because a file's birth time cannot be set.
 TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   constexpr std::int64_t newest = 1'000'000;
   auto may = [&](std::int64_t born, std::int64_t changed) {
@@ -142,7 +142,7 @@ TEST_F(Extract, AnEmptyFileHidesNothing) {
 
 TEST_F(Extract, WhatMayHaveBeenOnItsWayIsTakenAndMarked) {
   loser_.put(ann + "/new/1.a", message("long acknowledged"));
-  std::this_thread::sleep_for(std::chrono::seconds(3));  // so that it differs in time by more than the slack
+  std::this_thread::sleep_for(std::chrono::seconds(3));  // so that the times differ by more than the slack
   loser_.put(bob + "/new/2.b", message("the newest"));
   loser_.put(bob + "/new/3.c", late("the first afterwards"));
   loser_.put(bob + "/tmp/4.d", message("in tmp"));

@@ -88,7 +88,7 @@ bool FakeLmtp::take_message(int fd, loopback::LineReader& lines) {
   return say(fd, end, "250 2.0.0 delivered\r\n");
 }
 
-// Like lmtpd: LF line ends, and a trace of its own.
+// Like lmtpd: LF line ends, and its own trace fields.
 void FakeLmtp::store(const Taken& taken) {
   std::lock_guard lock(mutex_);
   taken_.push_back(taken);

@@ -1,4 +1,4 @@
-// An LMTP server that does what the test says.
+// An LMTP server that the test controls.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ namespace twinloft::repl::salvage {
 
 class FakeLmtp {
  public:
-  // Where it stands in a dialogue.
+  // The state of the dialogue.
   enum class At { greeting, lhlo, mail, rcpt, data, content, end, rset };
   struct Answer {
-    std::string bytes;     // "": the usual one
-    bool hang_up = false;  // behind it
-    bool stores = true;    // at `end`: takes the message
+    std::string bytes;     // "": the usual reply
+    bool hang_up = false;  // after the reply
+    bool stores = true;    // at `end`: the server stores the message
     Answer(const char* text = "") : bytes(text) {}
     static Answer gone(const char* text = "") {
       Answer out(text);
@@ -29,12 +29,13 @@ class FakeLmtp {
     }
   };
   using Script = std::function<Answer(At, const std::string& line)>;
-  // `content` is asked at the first line of the message: with hang_up it reads no more of it.
+  // The script is asked for `content` at the first line of the message. With hang_up the server reads no
+  // further.
   explicit FakeLmtp(Script script = {}, bool trickle = false);
 
   LmtpServer server() const;
   void set_script(Script script);
-  // Where accepted messages go, as a server stores them; without it they are only kept.
+  // The place for accepted messages. Without it, they are only kept in memory.
   void deliver_to(const Spool* spool);
   struct Taken {
     std::string from, to, content;

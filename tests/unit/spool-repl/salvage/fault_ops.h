@@ -1,4 +1,4 @@
-// File operations of which one goes wrong: it fails, or the process ends there.
+// File operations with one fault: an operation fails, or the process ends there.
 #pragma once
 
 #include <sys/wait.h>
@@ -14,11 +14,11 @@ namespace twinloft::repl::salvage {
 
 class FaultOps final : public FileOps {
  public:
-  enum class Fault { none, fails, ends, ends_in_the_middle };  // the last one: of a write
+  enum class Fault { none, fails, ends, ends_in_the_middle };  // ends_in_the_middle: of a write
   FaultOps() = default;
   FaultOps(Fault fault, int at) : fault_(fault), at_(at) {}
   int calls() const { return calls_; }
-  // Called before a file is created, or gets this name by rename(): what somebody else does at that moment.
+  // Called before a file gets this name by create() or rename(), to act as another process.
   std::function<void(const std::string& name)> before_name;
 
   Result<Fd> create(int dir, const std::string& name) override {
@@ -72,7 +72,7 @@ class FaultOps final : public FileOps {
     TL_TRY(step());
     return operation();
   }
-  // A write that fails has happened: who writes cannot know.
+  // A failed write has changed the file, as a real one may have.
   static Status then(Status done, Status said) { return done ? said : done; }
 
   OsFileOps os_;
@@ -80,7 +80,7 @@ class FaultOps final : public FileOps {
   int at_ = 0, calls_ = 0;
 };
 
-// In a process of its own, which may end at any place. True: it came to its end.
+// Runs in a child process that may end anywhere. Returns whether it reached its end.
 inline bool run_in_child(const std::function<void()>& work) {
   constexpr int came_to_its_end = 77;
   pid_t child = ::fork();

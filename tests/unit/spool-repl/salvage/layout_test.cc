@@ -1,4 +1,4 @@
-// A layout says where Maildirs lie, and the same the other way round.
+// A layout gives the place of a Maildir, and the user of a place.
 #include "twinloft/spool-repl/salvage/layout.h"
 
 #include <gtest/gtest.h>

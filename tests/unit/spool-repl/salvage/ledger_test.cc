@@ -1,4 +1,4 @@
-// The ledger keeps what was recorded, and tells half a record from a damaged one.
+// The ledger keeps its records, and distinguishes an incomplete record from a damaged one.
 #include "twinloft/spool-repl/salvage/ledger.h"
 
 #include <sys/stat.h>
@@ -83,7 +83,7 @@ TEST_F(LedgerTest, HalfARecordIsCutOffAndWrittenOver) {
   }
   std::string garbage = whole;
   for (std::size_t i = second + 10; i < garbage.size(); ++i)
-    garbage[i] = '\0';  // a size that is durable, and data that is not
+    garbage[i] = '\0';  // the new size is durable, but the data is not
   write(path(), garbage);
   Ledger ledger = opened();
   EXPECT_TRUE(ledger.was_torn());
@@ -108,7 +108,7 @@ TEST_F(LedgerTest, DamageInTheMiddleIsRefused) {
         << refused.error().message;
     EXPECT_EQ(read(path()), changed) << "what is refused is left as it is";
   }
-  // A record is good in its place only: one that is gone, or stands twice, is noticed.
+  // Each record must be at its own place: a missing or repeated record is detected.
   std::string first = whole.substr(0, whole.find("delivered")), record = whole.substr(last);
   write(path(), first + record + record);
   EXPECT_FALSE(open());
@@ -140,7 +140,7 @@ TEST_F(LedgerTest, AFailureIsNotForgotten) {
     calls = counting.calls();
     fs::remove_all(spool_ / ".twinloft-salvage");
   }
-  for (int step : {1, 2}) {  // the write, the sync
+  for (int step : {1, 2}) {  // the write and the sync
     FaultOps failing(FaultOps::Fault::fails, calls + step);
     auto ledger = Ledger::open(root_.get(), failing);
     ASSERT_TRUE(ledger) << ledger.error().message;

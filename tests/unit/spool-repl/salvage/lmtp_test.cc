@@ -1,4 +1,4 @@
-// The LMTP client: what it says, and what it makes of every answer and of none.
+// The LMTP client: its commands, and its result for each reply and for none.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ class Lmtp : public testing::Test {
     Fd content(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     return target.deliver(Message{}, address, content.get());
   }
-  // With LF line ends.
+  // The first stored message, with LF line ends.
   static std::string first_content(const FakeLmtp& server) {
     std::string out = server.taken().at(0).content;
     std::erase(out, '\r');
@@ -97,7 +97,7 @@ struct Failure {
   End end;
 };
 
-// After each, the same target delivers the next message.
+// After each failure, the same target delivers the next message.
 TEST_F(Lmtp, EachAnswerAtEachPlace) {
   const std::vector<Failure> failures = {
       {At::greeting, "421 4.3.2 full\r\n", End::away},
@@ -145,7 +145,7 @@ TEST_F(Lmtp, WithoutTheFinalDotItIsNotDelivered) {
   FakeLmtp server([](At at, const std::string&) {
     return at == At::content ? Answer::gone("452 4.3.1 no room\r\n") : Answer();
   });
-  std::string large;  // more than the kernel takes for a server that does not read
+  std::string large;  // more than the kernel buffers for a server that does not read
   while (large.size() < 64 << 20) large += "line\n";
   Sent sent = deliver(server, large);
   EXPECT_EQ(sent.end, End::failed) << sent.detail;

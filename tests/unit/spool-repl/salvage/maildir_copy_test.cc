@@ -1,4 +1,4 @@
-// What a copy into a Maildir looks like there, and what a user can do against it.
+// A copy into a Maildir: its name and owner, and attacks by the user.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ class MaildirCopy : public Delivery {
     EXPECT_EQ(::lstat((winner_ / path).c_str(), &out), 0) << path;
     return out;
   }
-  // Delivers the one message that the loser has at `path`, and says where it is.
+  // Delivers the loser's only message, at `path`, and returns the path of the copy.
   std::string copied(const std::string& path, const std::string& content = late("one")) {
     loser_.put(path, content);
     extract();

@@ -58,7 +58,7 @@ TEST_F(CowTargetTest, ReadsWhatWasWrittenAndLeavesTheImageAlone) {
   SeededRandom random(7);
   std::vector<bool> touched(blocks);
   for (int i = 0; i < 600; ++i) {
-    // Any bytes at all; more often whole blocks, as the loop device asks for.
+    // Any bytes, but more often whole blocks, as the loop device requests.
     std::uint64_t unit = random.below(3) == 0 ? 1 : block_size;
     std::uint64_t offset = random.below(bytes / unit) * unit;
     std::uint64_t n = std::min<std::uint64_t>(bytes - offset,
@@ -96,7 +96,7 @@ TEST_F(CowTargetTest, AnUnreadableImageIsAnErrorThatIsRemembered) {
   EXPECT_EQ(io(ports::IoOp::read, 4 * block_size, 2 * block_size, out.data()), EIO);
   ASSERT_TRUE(target->failure());
   EXPECT_NE(target->failure()->message.find("reading at"), std::string::npos);
-  // A block that is written as a whole needs nothing of the image.
+  // A block that is overwritten as a whole is not read from the image.
   EXPECT_EQ(io(ports::IoOp::write, 5 * block_size, block_size, out.data()), 0);
   EXPECT_EQ(io(ports::IoOp::read, 4 * block_size, 2 * block_size, out.data()), 0);
 }

@@ -57,7 +57,7 @@ class FileOnDisk : public testing::Test {
   Fd file;
 };
 
-// More extents than one question to the kernel returns.
+// More extents than one call to the kernel returns.
 TEST_F(FileOnDisk, AllOfItIsLookedAt) {
   constexpr std::uint64_t pieces = 300;
   std::vector<std::byte> block(block_size, std::byte{1});

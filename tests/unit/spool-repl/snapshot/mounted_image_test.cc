@@ -1,4 +1,4 @@
-// Needs root, FUSE, loop devices, mkfs.ext4 and mkfs.xfs. The kill in the middle is in tests/e2e/salvage.
+// Needs root, FUSE, loop devices, mkfs.ext4 and mkfs.xfs. tests/e2e/salvage kills the process in the middle.
 #include "twinloft/spool-repl/snapshot/mounted_image.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ int run(std::vector<std::string> words) {
   return status;
 }
 
-// A file of the size of the image, and a directory, both gone with it.
+// A file of the image's size and a directory, both removed with the object.
 struct Scratch {
   explicit Scratch(const std::string& parent) : directory(parent + "/tl-image-XXXXXX") {
     if (!::mkdtemp(directory.data())) throw std::runtime_error(directory + " cannot be made");
@@ -54,7 +54,7 @@ struct Scratch {
   std::string directory, file, mount_point;
 };
 
-// In a mount namespace that is shared with nobody, and whose mounts are shared with those made from it.
+// Runs in a new mount namespace whose mounts are shared with namespaces made from it.
 template <class F>
 void in_shared_mounts(F act) {
   std::thread([&] {
@@ -65,7 +65,7 @@ void in_shared_mounts(F act) {
   }).join();
 }
 
-// Of the thread that asks.
+// In the namespace of the calling thread.
 bool mount_is_there(const std::string& path) {
   std::ifstream mounts("/proc/thread-self/mounts");
   for (std::string line; std::getline(mounts, line);)
@@ -83,7 +83,7 @@ class MountedImageTest : public testing::Test {
   void SetUp() override {
     ASSERT_TRUE(::geteuid() == 0 && ::access("/dev/fuse", R_OK | W_OK) == 0) << "needs root and FUSE";
   }
-  // A namespace belongs to a thread: the test's own one keeps its mounts.
+  // A mount namespace belongs to a thread, so the test's own thread keeps its mounts.
   template <class F>
   void mounted(F with) {
     std::thread([&] { with(MountedImage::mount(image, directory)); }).join();
@@ -128,7 +128,7 @@ TEST_F(MountedImageTest, AFileSystemIsReadAndTheImageStaysAsItIs) {
 
 TEST_F(MountedImageTest, WhatIsNoFileSystemIsRefusedInWords) {
   expect_refused("has no known file system");
-  // A partition table: one entry, of type Linux, from sector 2048 on.
+  // A partition table with one entry, of type Linux, from sector 2048 on.
   const unsigned char entry[16] = {0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0};
   std::memcpy(data.bytes.data() + 446, entry, sizeof entry);
   data.bytes[510] = std::byte{0x55};
@@ -178,7 +178,7 @@ class SmallBlocksTest : public MountedImageTest, public testing::WithParamInterf
   static std::string text(int i) {
     return name(i) + std::string(700 + static_cast<std::size_t>(i) * 37, static_cast<char>('a' + i % 26));
   }
-  // What lies on the disk at this moment, with the file system still in use: as after a power cut.
+  // The disk while the file system is in use, as after a power cut.
   void write_and_cut(const std::string& device, const Scratch& scratch) {
     ASSERT_EQ(::mount(device.c_str(), scratch.mount_point.c_str(), GetParam().type, 0, nullptr), 0)
         << std::strerror(errno);
@@ -209,7 +209,7 @@ class SmallBlocksTest : public MountedImageTest, public testing::WithParamInterf
   static constexpr int files = 40;
 };
 
-// Its recovery writes pieces of blocks of 4 KiB, whose rest has to stay as it is.
+// The file system's recovery writes parts of blocks of 4 KiB. The rest of such a block must not change.
 TEST_P(SmallBlocksTest, TheirFileSystemRecoversAndIsRead) {
   in_shared_mounts([&] { make_and_cut(); });
   ASSERT_FALSE(HasFatalFailure());
@@ -231,8 +231,7 @@ TEST_P(SmallBlocksTest, TheirFileSystemRecoversAndIsRead) {
   EXPECT_EQ(data.bytes == before, true);
 }
 
-// mkfs.xfs refuses less than 300 MiB, but for the tests of its own makers, which it knows by these three
-// variables.
+// mkfs.xfs refuses less than 300 MiB, except with these three variables of its developers' tests.
 INSTANTIATE_TEST_SUITE_P(MountedImage, SmallBlocksTest,
                          testing::Values(SmallBlocks{"ext4", {"mkfs.ext4", "-q", "-F", "-b", "1024"}},
                                          SmallBlocks{

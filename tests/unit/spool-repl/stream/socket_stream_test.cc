@@ -80,7 +80,7 @@ TEST_F(SocketStreamTest, TakesWhatFitsAndSaysWhenThereIsRoom) {
   std::vector<std::byte> data(3000);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i % 251);
   std::size_t taken = 0;
-  for (;;) {  // more spans than a system call takes
+  for (;;) {  // more spans than one system call accepts
     std::vector<iovec> iov;
     for (std::byte& b : data) iov.push_back({&b, 1});
     auto n = stream->write(iov);

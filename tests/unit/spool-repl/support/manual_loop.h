@@ -1,4 +1,4 @@
-// A loop whose time the test moves on. Other threads may post; the test runs what they have posted.
+// A loop whose time the test sets. Other threads may post functions, and the test runs them.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ class ManualLoop final : public ports::Loop {
   Instant now() const override { return now_; }
 
   std::size_t timers() const { return timers_.size(); }
-  // Timers that become due run in the order of their time, also those that they set.
+  // Due timers run in the order of their times, including timers that they set.
   void pass(Duration time) {
     Instant end = now_ + time;
     for (;;) {
@@ -44,7 +44,7 @@ class ManualLoop final : public ports::Loop {
     }
     now_ = end;
   }
-  // Waits for one to be posted.
+  // Waits until a function is posted, and runs it.
   void run_one() {
     std::unique_lock lock(mutex_);
     arrived_.wait(lock, [&] { return !posted_.empty(); });

@@ -1,4 +1,4 @@
-// A disk in memory, with reads and writes that can be made to fail and are counted.
+// A disk in memory. Its reads and writes are counted, and can be made to fail.
 #pragma once
 
 #include <functional>

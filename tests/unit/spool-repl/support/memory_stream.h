@@ -1,4 +1,4 @@
-// Two ends of a stream in memory. The test says in which portions bytes move, and where a call fails.
+// Two ends of a stream in memory. The test sets the portions of the bytes and the failing call.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace twinloft::repl {
 
-// Bytes on their way in one direction.
+// Bytes in flight in one direction.
 struct MemoryPipe {
   std::vector<std::byte> bytes;
-  std::size_t begin = 0;                       // the ones before were read
-  bool ended = false;                          // nothing more is written
-  std::size_t written = 0, cut_at = SIZE_MAX;  // bytes in all; what is written beyond `cut_at` is lost, and
-                                               // it ends
+  std::size_t begin = 0;  // the bytes before it were read
+  bool ended = false;     // no more bytes are written
+  // The number of all bytes so far. Bytes after `cut_at` are lost, and the stream ends there.
+  std::size_t written = 0, cut_at = SIZE_MAX;
 
   std::size_t waiting() const { return bytes.size() - begin; }
 };
@@ -24,8 +24,8 @@ struct MemoryPipe {
 class MemoryStream final : public stream::Stream {
  public:
   struct Limits {
-    std::size_t read_max = SIZE_MAX, write_max = SIZE_MAX;  // bytes of one call
-    std::size_t room = SIZE_MAX;                            // bytes that nobody has read yet
+    std::size_t read_max = SIZE_MAX, write_max = SIZE_MAX;  // bytes in one call
+    std::size_t room = SIZE_MAX;                            // limit of unread bytes
   };
   MemoryStream(std::shared_ptr<MemoryPipe> in, std::shared_ptr<MemoryPipe> out, Limits portions,
                State state = State::open)
@@ -69,7 +69,7 @@ class MemoryStream final : public stream::Stream {
   }
   bool is_stuck() const override { return stuck; }
 
-  // Delivers what is ready; false: nothing is.
+  // Delivers what is ready. Returns false if nothing is.
   bool turn() {
     if (state_ != State::open) return false;
     unsigned ready = 0;
@@ -86,8 +86,8 @@ class MemoryStream final : public stream::Stream {
 
   Limits limits;
   bool stuck = false;
-  std::size_t calls = 0;                // of read() and write()
-  std::optional<std::size_t> fails_at;  // this one
+  std::size_t calls = 0;                // number of read() and write() calls
+  std::optional<std::size_t> fails_at;  // the call with this number
 
  private:
   bool fails() { return calls++ == fails_at; }
