@@ -50,7 +50,7 @@ std::array<PemFile, 3> pem_files(const TlsSettings& tls) {
   return {{{"tls.certificate", tls.certificate}, {"tls.key", tls.key}, {"tls.client_ca", tls.client_ca}}};
 }
 
-// Problems found, one a line, each with its key.
+// Collects problems and warnings: one line each, with the configuration key.
 class Checker {
  public:
   void problem(std::string text) { problems_.push_back(std::move(text)); }
@@ -65,7 +65,7 @@ class Checker {
 void check_programs(const Config& config, Checker& check) {
   for (const AgentSpec& agent : config.agents) {
     auto command = argv::Template::parse(agent.command);
-    if (!command) continue;  // the loader has refused it
+    if (!command) continue;  // the loader has already reported the error
     const std::string& program = command->words().front().parts.front().text;
     struct stat found{};
     std::string key = "agent." + agent.name + ".command: ";
@@ -90,7 +90,7 @@ void check_quota(const Config& config, Checker& check, std::ostream& err) {
         << "\", which the built-in agent does not ask: it delivers to full mailboxes\n";
 }
 
-// Each file, so that all of them are named.
+// Reads every file, so that every problem is reported.
 void check_tls(const Config& config, Checker& check, std::ostream& err) {
   std::size_t before = check.problems().size();
   if (!config.tls.certificate.empty())
@@ -124,7 +124,7 @@ void check_spool(const Config& config, Checker& check) {
                     (*spool)->root(), spool_marker_name));
 }
 
-// Of users whose rows say nothing.
+// Checks the defaults, which apply to users whose rows set nothing.
 void check_folders(const Config& config, Checker& check) {
   const UserDefaults& users = config.users.defaults;
   bool is_home = users.maildir == "~" || users.maildir == "%home%" ||
@@ -142,7 +142,7 @@ struct DirectConnector final : Connector {
   Result<Fd> connect(std::size_t) override { return connect_to(target); }
 };
 
-// Asked for a user who is nobody: what it says of them does not matter, but it is an answer.
+// Asks about a user that does not exist: any answer shows that the service works.
 void check_quota_status(const QuotaStatusConfig& config, const Clock& clock, Checker& check) {
   DirectConnector connector(config.target);
   User nobody;
@@ -152,8 +152,8 @@ void check_quota_status(const QuotaStatusConfig& config, const Clock& clock, Che
     check.problem("quota.address: " + answer.error().message);
 }
 
-// Of a user database's TLS. The client's library says of a missing file no more than that the connection
-// failed.
+// Checks the TLS files of a user database, because the client library reports a missing file only as a failed
+// connection.
 void check_database_files(const UserSettings& users, Checker& check) {
   if (users.driver != UserDriver::mysql) return;
   const MysqlDbConfig& mysql = users.mysql;
@@ -164,7 +164,7 @@ void check_database_files(const UserSettings& users, Checker& check) {
       check.problem(text.error().message);
 }
 
-// Sections that have no errors of their own: others are looked at as far as they go without what is wrong.
+// Tells whether all given sections are free of errors. A check runs only if the sections it needs are good.
 struct GoodSections {
   const std::set<std::string>& bad;
   bool operator()(std::initializer_list<const char*> sections) const {
@@ -174,7 +174,7 @@ struct GoodSections {
 constexpr std::initializer_list<const char*> sections_of_users = {"users", "spool",    "delivery",
                                                                   "agent", "next_hop", "quota"};
 
-// What the users' rows lead to.
+// Checks the rows of the user database.
 void check_rows(const Config& config, const UserSettings& users, const Identity& identity, bool by_root,
                 const Clock& clock, Checker& check) {
   auto reviewed = review_rows(config, users, identity, by_root, clock);
@@ -182,8 +182,8 @@ void check_rows(const Config& config, const UserSettings& users, const Identity&
   for (std::string& warning : *reviewed) check.warning(std::move(warning));
 }
 
-// What lmtpd opens after it has become its user: root would be let in where that user is not. Null: it is not
-// known who that is.
+// Checks the files that lmtpd opens as its own user. As root the checks would pass where this user has no
+// access. identity null: the user is unknown.
 void check_as_user(const Config& config, const UserSettings& users, const Identity* identity, bool by_root,
                    GoodSections good, Checker& check) {
   OsClock clock;
@@ -217,7 +217,7 @@ constexpr char problem_mark = 'p', warning_mark = 'w';
   ::_exit(write_all(report, as_bytes(text)) ? 0 : EX_OSERR);
 }
 
-// Nothing but what came through the pipe is trusted to have been checked.
+// The child reports by the pipe. An early end of the child is an error, even if it has reported no problem.
 Status check_in_process_of(const Identity& identity, const Config& config, const UserSettings& users,
                            GoodSections good, Checker& check) {
   constexpr std::size_t report_bytes_max = 64u << 20;
@@ -227,7 +227,7 @@ Status check_in_process_of(const Identity& identity, const Config& config, const
   if (child == 0) check_in_child(config, users, identity, good, report.write.get());
   report.write.reset();
   auto read = read_to_end(report.read.get(), report_bytes_max);
-  report.read.reset();  // a child that has more to say than that ends by SIGPIPE
+  report.read.reset();  // a child with a longer report ends by SIGPIPE
   int status = wait_for_child(child);
   TL_TRY_ASSIGN(std::string text, std::move(read));
   for (std::size_t at = 0, end; (end = text.find('\0', at)) != std::string::npos; at = end + 1)
@@ -240,7 +240,7 @@ Status check_in_process_of(const Identity& identity, const Config& config, const
   return {};
 }
 
-// The users, as far as their section goes.
+// Fills in secrets and ids, and checks static users if all their sections are good.
 void fill_users(const Config& config, const Identity& identity, GoodSections good, UserSettings& users,
                 Checker& check) {
   if (Status read = read_secrets(users); !read) check.problem(read.error().message);
@@ -267,7 +267,7 @@ void check_users(const Config& config, GoodSections good, Checker& check, std::o
   check_as_user(config, users, &*identity, false, good, check);
 }
 
-// What listens there may be this lmtpd, which is to read the configuration again, or what opens its sockets.
+// The process that listens at the address may be this lmtpd before a reload, or the service manager.
 void check_listen(const ListenSettings& listen, Checker& check, std::ostream& err) {
   if (!listen.group.empty())
     if (auto gid = find_group_id(listen.group, "listen.group"); !gid) check.problem(gid.error().message);
@@ -284,7 +284,7 @@ void check_listen(const ListenSettings& listen, Checker& check, std::ostream& er
       << " already: this lmtpd, or a server that has to be stopped\n";
 }
 
-// Everything that the machine says of the sections that could be read.
+// Checks the readable sections against this machine: files, users, addresses, services.
 void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
   const Config& config = read.config;
   GoodSections good{read.bad_sections};
@@ -300,7 +300,7 @@ void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
     if (auto few = compare_open_files(config)) check.warning(*few);
 }
 
-// What the file amounts to, so that its reader sees a wrong idea of it.
+// A summary of the configuration, so that the operator notices misunderstandings.
 std::string summary(const Config& config) {
   std::string out;
   for (const ListenSettings& listen : config.listen) out += "listens on " + listen.address + "\n";
@@ -376,7 +376,7 @@ Result<RouterConfig> load_routes(const Config& config) {
   return out;
 }
 
-// A connection has its socket, and a large message's file while that arrives. A delivery opens up to six.
+// A connection has a socket, and a file while a large message arrives. A delivery opens up to six files.
 std::optional<std::string> compare_open_files(const Config& config) {
   constexpr std::uint64_t per_connection = 2, per_delivery = 6, own = 128;
   rlimit limit{};
@@ -392,7 +392,7 @@ std::optional<std::string> compare_open_files(const Config& config) {
       config.limits.connections_max, config.limits.deliveries, wanted, limit.rlim_max);
 }
 
-// Large messages are kept there, in files without a name.
+// Large messages are kept there in unlinked files.
 std::vector<std::string> try_directories(const Config& config) {
   std::vector<std::string> out;
   auto must_take_files = [&](const char* key, const std::string& path) {

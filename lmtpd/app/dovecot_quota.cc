@@ -21,7 +21,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// The line that says what is wrong; comments come before it.
+// The line with the error. doveconf prints comments before it.
 std::string_view complaint_in(std::string_view text) {
   std::string_view first;
   for (std::string_view rest = text; !rest.empty();) {
@@ -41,10 +41,10 @@ Result<std::string> find_doveconf() {
   return fail(Errc::not_found, "there is no {}, by which Dovecot's configuration is read", doveconf_paths[0]);
 }
 
-constexpr std::chrono::seconds answer_time{15};  // doveconf takes milliseconds, unless a file that it reads
-                                                 // does not come
+// doveconf takes milliseconds, unless a file that it reads is blocked.
+constexpr std::chrono::seconds answer_time{15};
 
-// Standard output; standard error where the program fails.
+// Returns standard output. If the program fails, the error has a line of its output.
 Result<std::string> run(const std::vector<std::string>& words) {
   OsClock clock;
   auto ran = ProgramRunner(clock).run(words, "", clock.now() + answer_time);
@@ -76,7 +76,7 @@ bool has_word(const std::string& text, std::string_view word) {
   return false;
 }
 
-// Whether the lines of a list, of 2.3 (words) or 2.4 ("quota = yes"), have that word.
+// Whether a list has this word, in the format of 2.3 (words) or of 2.4 ("quota = yes").
 bool is_on(const std::string& text, std::string_view word) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
@@ -89,19 +89,19 @@ bool is_on(const std::string& text, std::string_view word) {
 class Doveconf {
  public:
   Doveconf(std::string program, const std::string& config) : program_(std::move(program)), config_(config) {}
-  // What it prints; its remarks go to standard error.
+  // doveconf's standard output.
   Result<std::string> ask(const std::vector<std::string>& words) const {
     std::vector<std::string> command = {program_, "-c", config_};
     command.insert(command.end(), words.begin(), words.end());
     return run(command);
   }
-  // Of one setting.
+  // The value of one setting.
   Result<std::string> value(const std::string& name) const {
     TL_TRY_ASSIGN(std::string text, ask({"-h", name}));
     text.resize(std::min(text.find('\n'), text.size()));
     return text;
   }
-  // Since 2.4 another language is spoken.
+  // 2.4 has other names and formats of settings.
   Result<bool> is_2_4() const {
     TL_TRY_ASSIGN(std::string text, ask({"-n"}));
     int major = 0, minor = 0;
@@ -127,7 +127,7 @@ Result<std::vector<std::string>> protocols_without_plugin(const Doveconf& doveco
   return out;
 }
 
-// ---- what differs
+// ---- differences
 
 std::string limit_keys(const QuotaLimit& limit) {
   return fmt::format("storage = {}, messages = {}", limit.bytes, limit.messages);
@@ -141,7 +141,7 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
     std::string folder = rule.substr(0, colon);
     if (rule.substr(colon) == ":ignore") {
       bool is_inbox = ::strcasecmp(folder.c_str(), "INBOX") == 0;            // in any namespace
-      if (!is_inbox && !folder.starts_with(dovecot.inbox_prefix)) continue;  // of another namespace
+      if (!is_inbox && !folder.starts_with(dovecot.inbox_prefix)) continue;  // in another namespace
       if (!is_inbox) folder.erase(0, dovecot.inbox_prefix.size());
       auto directory = mail::quota_folder(folder, config.delivery.maildir.folders.separator);
       ignored.push_back(directory ? *directory : folder);
@@ -152,7 +152,7 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
       else
         out.push_back(
             fmt::format("quota: Dovecot's rule for all folders cannot be kept: {}", parsed.error().message));
-    }  // another folder's own limit: nothing that lmtpd delivers there
+    }  // a limit of a single folder: ignored
   }
   const QuotaLimit& ours = config.users.defaults.quota;
   if (limit != ours)
@@ -227,7 +227,7 @@ void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out)
            "552 5.2.3 Message is too large");
 }
 
-// Where Dovecot is asked it has to count what others than Dovecot deliver.
+// With driver "count", Dovecot must also count mail that it has not delivered itself.
 void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
   if (dovecot.quota != "count" && !dovecot.quota.starts_with("count:")) {
     out.push_back(
@@ -262,7 +262,7 @@ struct Namespace {
   bool inbox = false;
 };
 
-// The one with "inbox = yes".
+// The namespace with "inbox = yes".
 Namespace inbox_namespace(const std::string& namespaces) {
   std::istringstream lines(namespaces);
   Namespace at;
@@ -315,14 +315,14 @@ std::string trimmed(const std::string& line) {
   return line.substr(begin);
 }
 
-// What a section is called: `quota "User quota" {`.
+// The name of a section, such as in `quota "User quota" {`.
 std::string section_name(const std::string& line, std::size_t skip) {
   std::string name = line.substr(skip, line.size() - skip - 2);
   if (name.size() >= 2 && name.front() == '"' && name.back() == '"') name = name.substr(1, name.size() - 2);
   return name;
 }
 
-// Of the sections named so, and of mailboxes. What the former do not say is as in out.rules.
+// Reads the quota sections and the mailboxes. Limits that no section sets are taken from out.rules.
 void read_quota_sections(const std::string& quota, const std::string& namespaces, DovecotQuota& out) {
   out.grace.clear();
   out.roots = 0;
@@ -347,7 +347,7 @@ void read_quota_sections(const std::string& quota, const std::string& namespaces
     value("message_count", messages);
   }
   out.rules.push_back(fmt::format("*:bytes={}:messages={}", size_text(storage), size_text(messages)));
-  out.vsizes = out.quota == "count";  // as it counts always
+  out.vsizes = out.quota == "count";  // 2.4's driver count always uses CRLF sizes
   std::string mailbox;
   std::istringstream below(namespaces);
   for (std::string line; std::getline(below, line);) {

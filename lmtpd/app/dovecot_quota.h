@@ -1,5 +1,5 @@
-// Whether Dovecot counts the same mailboxes in the same way: for check-config, by what doveconf says of
-// Dovecot's configuration.
+// For check-config: checks whether Dovecot counts the same mailboxes in the same way, by the output of
+// doveconf.
 #pragma once
 
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace twinloft::lmtpd {
 
-// What Dovecot's configuration says of its quota, in the words of 2.3.
+// The quota settings of Dovecot, in the terms of 2.3.
 struct DovecotQuota {
   std::string quota;               // "maildir:User quota", "count"; empty: none
   std::vector<std::string> rules;  // "*:storage=1G", "Trash:ignore"
-  std::string grace = "10%";       // empty: as 2.4 has it, in bytes, which no percentage is
-  std::string inbox_prefix;        // of the namespace with the inbox, which names in rules begin with; empty
-                                   // for 2.4, where they do not
-  std::string location;   // of that namespace: "maildir:~/Maildir:LAYOUT=fs"; of 2.4 only ":CONTROL=", where
-                          // that is set
-  std::size_t roots = 1;  // quotas of one mailbox, where there is one
+  std::string grace = "10%";       // empty: 2.4, which has it in bytes and not as a percentage
+  // Prefix of the inbox's namespace. Folder names in rules begin with it. Empty for 2.4, whose names do not.
+  std::string inbox_prefix;
+  // Location of this namespace: "maildir:~/Maildir:LAYOUT=fs". For 2.4 only ":CONTROL=", if set.
+  std::string location;
+  std::size_t roots = 1;  // number of quotas of one mailbox
   bool vsizes = false;
-  std::vector<std::string> without_plugin;  // protocols that are served and do not load it
-  bool status_service = false;              // there is one named quota-status ...
-  bool status_plugin = false;               // ... which loads the plugin
-  std::string status_success, status_overquota, status_toolarge;  // what it answers; empty: its own words
+  std::vector<std::string> without_plugin;  // served protocols that do not load the quota plugin
+  bool status_service = false;              // the service quota-status exists
+  bool status_plugin = false;               // mail_plugins outside of protocols has the quota plugin
+  std::string status_success, status_overquota, status_toolarge;  // configured answers; empty: the default
 };
 
-// Runs doveconf, of 2.3 or 2.4. The error says why nothing is known.
+// Runs doveconf, of 2.3 or 2.4. Errors: doveconf is missing, fails, or does not end in time.
 Result<DovecotQuota> read_dovecot_quota(const std::string& config_path);
 
-// Problems: one for each difference, with the key and what to write.
+// Returns one problem for each difference, with the key, and usually with the correct setting.
 std::vector<std::string> compare_quota(const Config& config, const DovecotQuota& dovecot);
 
 }  // namespace twinloft::lmtpd

@@ -1,8 +1,8 @@
 // lmtpd: mail delivery over LMTP. `lmtpd --help` lists the commands; docs/lmtpd.md describes them.
 //
-// Order of start: configuration, sockets (supervise.cc); then, in a process forked for it (serve.cc), the
-// spawner, forked as root and before any thread; then that process becomes the mail user for good, and only
-// then opens the user database and serves.
+// Order of the start: the supervisor reads the configuration and opens the sockets (supervise.cc). It forks
+// the server process (serve.cc), which forks the spawner as root, before any thread exists. Then the server
+// process becomes the mail user permanently. Only then it opens the user database and serves.
 #include <sysexits.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ int usage_error(const std::string& what) {
   return EX_USAGE;
 }
 
-// check-command is not parsed here: every word behind it is its own, also one that begins with "-".
+// check-command is not parsed here: all words behind it are its arguments, even words that begin with "-".
 struct CommandLine {
   std::string command;
   std::string address;  // of `user`
@@ -89,7 +89,7 @@ struct CommandLine {
   bool version = false;
 };
 
-// Errors: unknown options, options without their value, words too many.
+// Errors: an unknown option, an option without its value, too many words.
 Result<CommandLine> parse_command_line(std::span<const std::string> args) {
   CommandLine out;
   std::vector<std::string> words;
@@ -99,7 +99,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args) {
   po::positional_options_description positional;
   positional.add("word", -1);
   po::variables_map given;
-  // No guessing of abbreviations: an option added later must not change what a script means.
+  // Abbreviations are refused: an option added later must not change the meaning of a script.
   auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     po::store(po::command_line_parser({args.begin(), args.end()})

@@ -13,9 +13,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::size_t shown_max = 20;  // lines, of one warning
+constexpr std::size_t shown_max = 20;  // lines per warning
 
-// Lines of a file that have something in common.
+// Lines of a file for one warning.
 class Lines {
  public:
   void add(std::string line) {
@@ -35,7 +35,7 @@ class Lines {
   std::vector<std::string> shown_;
 };
 
-// It is the row that says so, and not the configuration's key.
+// Removes the section: the error is in the row, not in the configuration.
 std::string_view of_row(std::string_view message) {
   constexpr std::string_view section = "users.";
   return message.starts_with(section) ? message.substr(section.size()) : message;

@@ -1,5 +1,4 @@
-// What `lmtpd check-config` says of the rows of a user database that can be read from end to end
-// (passwd-file).
+// Checks all rows of a user database that can be read completely (passwd-file), for `lmtpd check-config`.
 #pragma once
 
 #include <string>
@@ -12,8 +11,8 @@
 
 namespace twinloft::lmtpd {
 
-// One warning for all lines whose users' mail would get 451, and why, and one for those with fields that are
-// not known. `by_root`: as for check_delivery_to().
+// Returns one warning for all lines whose users' mail would get 451, with the reasons, and one warning for
+// all lines with unknown fields. `by_root`: as for check_delivery_to().
 Result<std::vector<std::string>> review_rows(const Config& config, const UserSettings& users,
                                              const Identity& identity, bool by_root, const Clock& clock);
 

@@ -63,9 +63,9 @@ ServerConfig to_server_config(const Config& config) {
   return out;
 }
 
-// Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for
-// select(2), which nothing here uses. Called after the fork of the spawner, whose agents get a limit of their
-// own.
+// Connections and deliveries need several descriptors each. The usual soft limit of 1024 exists for
+// select(2), which lmtpd does not use. Called after the fork of the spawner, whose agents have a limit of
+// their own.
 void raise_descriptor_limit(const Config& config) {
   rlimit limit{};
   if (auto few = compare_open_files(config)) log_warning("{}", *few);
@@ -76,21 +76,21 @@ void raise_descriptor_limit(const Config& config) {
 
 // Members are destroyed in the reverse order: the server first, the spawner last.
 struct Parts {
-  std::optional<LogWriter> log;  // the last one to go
+  std::optional<LogWriter> log;  // destroyed last
   OsClock clock;
   OsRandom random;
   std::unique_ptr<Spawner> spawner;
   std::unique_ptr<UserDb> users;
-  UserProcess* user_process = nullptr;        // that asks the database, where there is one; a part of `users`
-  std::unique_ptr<ConnectProcess> connector;  // where there is something to connect to
-  std::unique_ptr<QuotaStatus> quota_status;  // where Dovecot counts
-  std::unique_ptr<DeliveryService> delivery;  // where there is a spool
-  std::unique_ptr<Router> router;             // where there are next hops
+  UserProcess* user_process = nullptr;        // owned by `users`; null: no user process
+  std::unique_ptr<ConnectProcess> connector;  // null: nothing to connect to
+  std::unique_ptr<QuotaStatus> quota_status;  // null: Dovecot does not count
+  std::unique_ptr<DeliveryService> delivery;  // null: no spool
+  std::unique_ptr<Router> router;             // null: no next hops
   std::unique_ptr<Server> server;
-  std::atomic<bool> aborted{false};  // so that the spawner's end is no news
+  std::atomic<bool> aborted{false};  // the end of helpers is expected and not logged
 };
 
-// Which makes connections: what it may do is what its user may.
+// For a helper process that makes connections. Its user's permissions limit it further.
 Status become_helper(const Identity& identity, const std::string& user, const char* what) {
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine_helper(); !confined)
@@ -103,7 +103,7 @@ bool asks_dovecot(const Config& config) {
   return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count;
 }
 
-// Its targets are the next hops in their order, and then what Dovecot is asked by.
+// The targets are the next hops in their order, then Dovecot's quota-status.
 Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
   std::vector<ConnectTarget> targets;
   for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
@@ -115,12 +115,12 @@ Status start_connector(const Config& config, const Identity& identity, Parts& pa
   return {};
 }
 
-// Of all messages, as they arrive and as agents get them.
+// For all messages: while they arrive, and as the input of agents.
 struct Budgets {
   std::shared_ptr<MemoryBudget> memory, disk;
 };
 
-// What needs the spool, and what needs the network; mail goes to one of them, or to either.
+// Opens local delivery if there is a spool, and the router if there are next hops.
 Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets,
                                  Parts& parts) {
   if (config.delivers_here()) {
@@ -142,8 +142,8 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
   return parts.router.get();
 }
 
-// The spawner is forked before any thread exists, and so is the process that asks the user database, and
-// nothing is read from the network before this process has become the mail user.
+// The spawner, the user process and the connector are forked before any thread exists. Nothing is read from
+// the network before this process has become the mail user.
 Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config.user, config.group));
   TL_TRY(fill_user_ids(config.users, identity));
@@ -166,7 +166,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   if (Status confined = confine(); !confined)
     log_warning("{}: the server process is unconfined, and may do what {} may", confined.error().message,
                 config.user);
-  parts.log.emplace();  // deliveries wait for no reader of the log
+  parts.log.emplace();  // deliveries do not wait for the log's reader
   for (const std::string& problem : try_directories(config))
     log_warning("{}; until it can, messages that need one are deferred", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
@@ -188,7 +188,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   return {};
 }
 
-// This process's end of the control channel. What the supervisor says and cannot be read changes nothing.
+// This process's end of the control channel. An invalid message of the supervisor is logged and ignored.
 class Control {
  public:
   Control(int channel, Generation generation) : channel_(channel), generation_(generation) {}
@@ -232,12 +232,12 @@ class Control {
   const Generation generation_;
 };
 
-// A process that this one needs.
+// A helper process of this server process.
 struct Helper {
-  int lifeline = -1;  // says so once it is gone
+  int lifeline = -1;  // poll(2) reports POLLHUP once the helper has ended
   std::function<Status()> beat;
-  std::string_view gone;  // what to say then
-  bool for_all = false;   // no recipient is taken without it
+  std::string_view gone;  // the log line for this
+  bool for_all = false;   // no recipient is accepted without this helper
 };
 
 std::vector<Helper> helpers_of(Parts& parts) {
@@ -254,8 +254,8 @@ std::vector<Helper> helpers_of(Parts& parts) {
   return out;
 }
 
-// Tells the supervisor, once for each helper that has ended, or gives no sign of life. Without the user
-// database a client that stayed here would only get 451.
+// Notifies the supervisor, once for each helper that has ended or gives no sign of life. Without the user
+// process, a client that stays here would only get 451.
 void tell_crippled(const Control& control, Server& server, Helper& helper, std::string_view what) {
   helper.lifeline = -1;
   helper.beat = nullptr;
@@ -270,7 +270,7 @@ void look_after(const Control& control, Server& server, Helper& helper, const po
   if (Status alive = helper.beat(); !alive) tell_crippled(control, server, helper, alive.error().message);
 }
 
-// A process whose event loops hang says nothing, and the supervisor ends it.
+// A process whose event loops hang sends no sign of life, so the supervisor kills it.
 class SignsOfLife {
  public:
   SignsOfLife(const Control& control, Server& server, const Clock& clock)
@@ -291,7 +291,7 @@ class SignsOfLife {
   Instant due_;
 };
 
-// Where the supervisor is gone nobody else tells this process to leave.
+// If the supervisor is gone, the server stops, because no other process can stop it.
 void listen_to_supervisor(const Control& control, Parts& parts) {
   constexpr int beat_ms = 1000;
   Server& server = *parts.server;
@@ -304,7 +304,7 @@ void listen_to_supervisor(const Control& control, Parts& parts) {
     signs.give();
     for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i)
       look_after(control, server, helpers[i], waits[i + 1]);
-    if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
+    if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is expected
     if (waits[0].revents == 0) continue;
     if (!control.obey_next(server)) return server.stop();
   }
@@ -319,7 +319,7 @@ RunEnd run(Parts& parts, const Control& control) {
   return end;
 }
 
-// Threads that stand in the kernel cannot be waited for; the clients of their deliveries have got no 250.
+// Threads blocked in the kernel cannot be awaited. The clients of their deliveries got no 250.
 int leave(const Parts& parts, const RunEnd& end) {
   if (end.deliveries_left > 0 || end.connections_left > 0)
     log_error(
@@ -347,7 +347,7 @@ int serve(Config config, std::vector<Listener> listeners, int control_channel, G
     log_error("{}", started.error().message);
     return exit_code_of(started.error());
   }
-  if (!control.say_ready()) return EX_SOFTWARE;  // nobody has waited for it
+  if (!control.say_ready()) return EX_SOFTWARE;  // the supervisor is gone
   RunEnd end = run(parts, control);
   return end.in_order() ? 0 : leave(parts, end);
 }

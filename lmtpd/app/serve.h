@@ -1,4 +1,4 @@
-// One server process: everything that lmtpd does but listening, from its start to its end.
+// One server process, from its start to its end: all of lmtpd's work except listening.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,14 @@
 
 namespace twinloft::lmtpd {
 
-// For a process that was forked for it, and has one thread. Becomes `user` of the configuration for good.
-// `control`: a connected socket that ToServer comes from, and FromServer goes to; its end is StopServer.
-// `generation`: of that configuration.
-// Returns the exit code: exit_code_of() where it did not come to serve, with the reason in the log;
-// EX_TEMPFAIL where deliveries were aborted; 0.
+// Runs in a forked process with one thread. Becomes the configured `user` permanently. `control`: a connected
+// socket that brings ToServer and takes FromServer; its end counts as StopServer. `generation`: of `config`.
+// Exit codes: exit_code_of() if the start failed (the log has the reason), EX_TEMPFAIL if deliveries were
+// aborted, otherwise 0.
 int serve(Config config, std::vector<Listener> listeners, int control, Generation generation);
 
-// Of a start that failed. EX_CONFIG: it fails again until somebody mends it. EX_UNAVAILABLE: a later start
-// may succeed, as where an address is in use, or memory is short.
+// The exit code of a failed start. EX_CONFIG: an operator must correct the error. EX_UNAVAILABLE: a later
+// start may succeed, for example if an address is in use or memory is short.
 int exit_code_of(const Error& error);
 
 }  // namespace twinloft::lmtpd

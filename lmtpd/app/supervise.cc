@@ -62,7 +62,7 @@ void log_lines(LogLevel level, const std::string& text) {
   for (std::string line; std::getline(lines, line);) log_line(level, line);
 }
 
-// A configuration, and the sockets that it names, open. What several of them name they share.
+// A configuration and its open sockets. Settings with the same address share the socket.
 struct Setting {
   Config config;
   Generation generation = 0;
@@ -75,7 +75,8 @@ struct Setting {
   }
 };
 
-// A removed path is made again by a new socket; one that the service manager has made is its own to mend.
+// If the path of a Unix socket was removed, a new socket replaces it. Only the service manager can replace a
+// socket that it has made.
 bool is_usable(const Listener& listener) {
   if (!listener.has_lost_path()) return true;
   if (!listener.is_adopted()) {
@@ -88,8 +89,7 @@ bool is_usable(const Listener& listener) {
   return true;
 }
 
-// What keeps an address from a reload may be this lmtpd itself, which listens at 0.0.0.0 and is to listen at
-// 127.0.0.1, say.
+// The address may be in use by this lmtpd itself, for example if a reload changes 0.0.0.0 to 127.0.0.1.
 Error reason_of(const Error& error, const ListenSettings& wanted, const Setting* before) {
   if (error.code != Errc::unavailable || !before || wanted.host.empty()) return error;
   for (const ListenSettings& now : before->config.listen)
@@ -101,7 +101,7 @@ Error reason_of(const Error& error, const ListenSettings& wanted, const Setting*
   return error;
 }
 
-// What is open already is used on; what the service manager has opened is taken; the rest is opened here.
+// Reuses open sockets, then adopts sockets of the service manager, and opens the others.
 Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed) {
   for (const ListenSettings& settings : setting.config.listen) {
     TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
@@ -126,7 +126,8 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
   return {};
 }
 
-// Of a file that grows beyond RLIMIT_FSIZE the write fails (EFBIG), and its delivery is deferred.
+// A write beyond RLIMIT_FSIZE then fails with EFBIG and its delivery is deferred; SIGXFSZ would end the
+// process.
 std::vector<int> supervisor_signals() {
   std::vector<int> out = daemon_signals();
   out.push_back(SIGQUIT);
@@ -137,7 +138,7 @@ bool means_stop(int number) {
   return number == SIGTERM || number == SIGINT || number == SIGQUIT;
 }
 
-// A spawner takes 30 s to end what does not end (SpawnerOptions::kill_wait).
+// A spawner gives its agents 30 s to end (SpawnerOptions::kill_wait).
 constexpr Duration orphan_time = std::chrono::seconds(45);
 constexpr Duration orphan_pause = std::chrono::seconds(5);
 
@@ -146,7 +147,7 @@ class SupervisorProcess {
   explicit SupervisorProcess(std::string path) : path_(std::move(path)) {}
 
   int run() {
-    // First of all: a signal that comes while the configuration is read waits.
+    // Called first, so that signals wait while the configuration is read.
     if (Status ready = take_signals(); !ready) {
       log_error("{}", ready.error().message);
       return EX_OSERR;
@@ -169,7 +170,7 @@ class SupervisorProcess {
     pid_t pid;
     Fd control;
     std::shared_ptr<Setting> setting;
-    bool said_nonsense = false;  // as the log knows
+    bool said_nonsense = false;  // an invalid message of this process was logged
   };
 
   Result<std::shared_ptr<Setting>> load(const Setting* before, std::vector<Fd> passed) {
@@ -188,8 +189,8 @@ class SupervisorProcess {
     sigaddset(&taken, SIGCHLD);
     for (int number : supervisor_signals()) sigaddset(&taken, number);
     (void)::signal(SIGPIPE, SIG_IGN);
-    // Where all are one user, the process that reads from the network must not get at this one's memory, nor
-    // at the spawner's, by /proc.
+    // If all processes have the same user, the server process must not read the memory of this process or of
+    // the spawner by /proc.
     (void)::prctl(PR_SET_DUMPABLE, 0);
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
     if (::sigprocmask(SIG_BLOCK, &taken, &mask_before_) != 0) return fail_errno(errno, "sigprocmask");
@@ -218,8 +219,8 @@ class SupervisorProcess {
     if (orphans_due_ && *orphans_due_ <= clock_.now()) end_orphans();
   }
 
-  // Helpers of a server process that has ended are this process's children then. They end by themselves; one
-  // that hangs does not, nor does what it has started.
+  // Helpers of an ended server process become children of this process. They end by themselves, but a hanging
+  // helper and its children must be killed.
   void end_orphans() {
     orphans_due_.reset();
     std::set<pid_t> ours, there;
@@ -233,12 +234,12 @@ class SupervisorProcess {
       Instant since = orphans_.try_emplace(pid, clock_.now()).first->second;
       if (clock_.now() - since < orphan_time) continue;
       log_error("process {} was left by a server process that has ended, and is killed", pid);
-      (void)::kill(pid, SIGKILL);  // a child that was not waited for: the number is its own
+      (void)::kill(pid, SIGKILL);  // the PID cannot be reused before this process has waited for the child
     }
     if (!orphans_.empty()) orphans_due_ = clock_.now() + orphan_pause;
   }
 
-  // What it says comes before its end is seen; of that end the kernel tells more than its socket.
+  // Reads one message. The end of the channel does not tell how the process ended; reap() learns that.
   void hear(ServerId id) {
     Server& server = servers_.at(id);
     std::vector<std::byte> packet;
@@ -257,7 +258,7 @@ class SupervisorProcess {
     if (*message) std::visit([&](const auto& what) { hear(id, what); }, **message);
   }
 
-  // It is no sign of life: a process that says nothing else is ended.
+  // An invalid message is not a sign of life: a process that sends nothing else is killed.
   static void tell_nonsense(Server& server, const Error& error) {
     if (!std::exchange(server.said_nonsense, true))
       log_error("process {}, a server process, sends an invalid message: {}", server.pid, error.message);
@@ -304,8 +305,8 @@ class SupervisorProcess {
     log_info("signal {}: {}", number,
              supervisor_.stopping() ? "aborting deliveries" : "finishing deliveries that have begun");
     tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
-    // New connections are refused from now on. The server processes hold the sockets no longer than it takes
-    // to hear this.
+    // New connections are refused from now on. The server processes close their copies of the sockets when
+    // they get the message.
     if (setting_) close_listeners(*setting_, nullptr);
     obey(supervisor_.stop(clock_.now()));
   }
@@ -318,7 +319,7 @@ class SupervisorProcess {
       if (found == servers_.end()) continue;
       ServerId id = found->first;
       Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
-      // Said before it ended, and not heard yet.
+      // A message sent before the end may still be unread.
       if (found->second.control) hear(id);
       servers_.erase(id);
       orphans_due_ = clock_.now() + orphan_pause;
@@ -326,13 +327,14 @@ class SupervisorProcess {
     }
   }
 
-  // A reload is over with it too where it was refused.
+  // If the reload was refused, the reload has ended too.
   void end(ServerId id, Ending ending) {
     obey(supervisor_.ended(id, ending, clock_.now()));
     if (reloading_ && !supervisor_.stopping() && !supervisor_.starting()) tell_ready();
   }
 
-  // A listener that the new setting does not have is closed once no server process takes connections from it.
+  // Closes the listeners that the new setting does not have. Server processes with the old setting have been
+  // asked to drain before.
   static void close_listeners(const Setting& old, const Setting* next) {
     for (std::size_t i = 0; i < old.listeners.size(); ++i) {
       const ListenSettings& listen = old.config.listen[i];
@@ -342,7 +344,7 @@ class SupervisorProcess {
     }
   }
 
-  // Of a Unix socket that was there before.
+  // Updates mode and group of existing Unix sockets.
   static void update_access(const Setting& old, const Setting& next) {
     for (std::size_t i = 0; i < next.listeners.size(); ++i) {
       const ListenSettings& now = next.config.listen[i];
@@ -396,19 +398,19 @@ class SupervisorProcess {
   void obey(const Orders& orders) {
     for (const std::string& line : orders.errors) log_error("{}", line);
     if (orders.adopt) adopt(*orders.adopt);
-    for (const Orders::Tell& t : orders.tell)  // who does not hear it has ended
+    for (const Orders::Tell& t : orders.tell)  // a failed write means that the process has ended
       (void)write_packet(servers_.at(t.id).control.get(), encode_message(message_of(t.command)),
                          WhenFull::drop);
     if (before_ && before_ != setting_) close_listeners(*before_, setting_.get());
     before_.reset();
     for (ServerId id : orders.kill)
-      (void)::kill(servers_.at(id).pid, SIGKILL);  // its child, which it has not waited for yet
+      (void)::kill(servers_.at(id).pid, SIGKILL);  // not waited for yet, so the PID is not reused
     if (orders.exit) exit_code_ = orders.exit;
     if (orders.start) start(*orders.start);
   }
 
-  // All server processes share each socket. One that was taken over may have spoiled it for those that
-  // follow.
+  // All server processes share each socket. A compromised process may have shut the socket down for its
+  // successors.
   static Status mend_listeners(Setting& setting) {
     for (std::size_t i = 0; i < setting.listeners.size(); ++i) {
       if (setting.listeners[i]->is_listening()) continue;
@@ -452,8 +454,8 @@ class SupervisorProcess {
     return {};
   }
 
-  // Nothing of what the supervisor has on its stack may be undone in the new process: socket paths are its
-  // own.
+  // An exception must not unwind the supervisor's stack in the new process: destructors would remove the
+  // supervisor's socket paths.
   int serve_safely(const Setting& setting, int control) noexcept {
     try {
       return serve_here(setting, control);
@@ -463,7 +465,7 @@ class SupervisorProcess {
     }
   }
 
-  // In the new process. Signals are the supervisor's: it tells.
+  // Runs in the new process. It ignores signals: the supervisor handles them and sends messages.
   int serve_here(const Setting& setting, int control) {
     signals_.reset();
     for (int number : supervisor_signals()) (void)::signal(number, SIG_IGN);
@@ -478,8 +480,8 @@ class SupervisorProcess {
     return serve(setting.config, std::move(listeners), control, setting.generation);
   }
 
-  // Else they would stay open here for as long as this process lives, and paths would be removed with the
-  // last holder of a setting.
+  // Closes the supervisor's copies of the sockets in this process. Otherwise they would stay open as long as
+  // this process lives, and its destructors would remove the paths.
   void let_go_of_sockets(const Setting& setting) {
     std::vector<const Setting*> all{&setting, setting_.get(), before_.get()};
     for (const auto& [id, server] : servers_) all.push_back(server.setting.get());
@@ -488,26 +490,26 @@ class SupervisorProcess {
   }
 
   const std::string path_;
-  Generation generations_ = 0;  // of configurations that were read
+  Generation generations_ = 0;  // number of configurations read
   OsClock clock_;
   Supervisor supervisor_;
   Fd signals_;
   sigset_t mask_before_{};
   std::shared_ptr<Setting> setting_;  // in use
-  std::shared_ptr<Setting> before_;   // until those that serve with it have been told
+  std::shared_ptr<Setting> before_;   // until processes with this setting were asked to drain
   std::map<ServerId, Server> servers_;
-  std::map<pid_t, Instant> orphans_;    // since when each was seen
-  std::optional<Instant> orphans_due_;  // when to look for them
+  std::map<pid_t, Instant> orphans_;    // PID and time of the first sighting
+  std::optional<Instant> orphans_due_;  // time of the next check
   std::optional<int> exit_code_;
   bool said_listening_ = false;
-  bool reloading_ = false;  // as the service manager was told
+  bool reloading_ = false;  // RELOADING=1 was sent to the service manager
 };
 
 }  // namespace
 
 int supervise(const std::string& path) {
   log_set_program("lmtpd");
-  log_never_wait();  // neither this process nor a helper of it may stop since nobody reads the log
+  log_never_wait();  // this process and its helpers must not block if the log is not read
   return SupervisorProcess(path).run();
 }
 

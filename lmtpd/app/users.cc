@@ -68,7 +68,7 @@ std::size_t lookups_at_once(const UserSettings& users) {
     case UserDriver::mysql:
       return users.mysql.connections_max;
     case UserDriver::static_db:
-      return 1;  // never waits: answered where it is asked
+      return 1;  // never blocks: answered on the asking thread
     case UserDriver::passwd_file:
     case UserDriver::passwd:
       break;
@@ -79,7 +79,7 @@ std::size_t lookups_at_once(const UserSettings& users) {
 Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users,
                                                  const std::function<Status()>& become, const Clock& clock) {
   if (users.driver != UserDriver::mysql && users.driver != UserDriver::passwd) return nullptr;
-  UserSettings settings = users;  // the new process's own: with the secrets
+  UserSettings settings = users;  // a copy: only the new process reads the secrets into it
   return UserProcess::start(
       lookups_at_once(settings), settings.lookup_timeout,
       [&]() -> Status {
@@ -118,7 +118,7 @@ std::string describe_users(const UserSettings& users) {
 
 namespace {
 
-// "/srv/mail/" of "/srv/mail/%domain%/%user%"; empty: it begins with a macro, or is "/".
+// "/srv/mail/" for "/srv/mail/%domain%/%user%". Empty: the home begins with a macro, or this part is "/".
 std::string constant_part(const std::string& home) {
   std::size_t macro = home.find('%');
   if (macro == std::string::npos) return home;
@@ -177,7 +177,7 @@ Status check_run_as_user(const User& user, const Config& config, const Identity&
 
 }  // namespace
 
-// The conditions of the agents (delivery/).
+// Checks the same conditions as the agents (delivery/).
 Status check_delivery_to(const User& user, const Config& config, const Identity& identity, bool by_root) {
   if (!user.next_hop.empty()) {
     bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(),

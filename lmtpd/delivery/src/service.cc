@@ -13,10 +13,10 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::size_t links_max = 100;  // of one file: each takes descriptors until it is durable
-constexpr std::string_view linked_group = "maildir, linked";  // the name of no next hop
+constexpr std::size_t links_max = 100;  // per file: each link takes descriptors until it is durable
+constexpr std::string_view linked_group = "maildir, linked";  // not a possible name of a next hop
 
-// Who delivers it, for the log.
+// The name of the agent or next hop, for the log.
 std::string name_of_agent(const DeliveryConfig& config, const User& user) {
   return user.next_hop.empty() ? agent_of(config, user) : "next hop " + user.next_hop;
 }
@@ -60,7 +60,7 @@ struct DeliveryService::Impl {
 DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
                                            const Recipient& recipient, const MessageBody& body) {
   const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
-  // Mail for those that are configured does not come here.
+  // The router delivers to configured next hops, so the next hop of this row is not configured.
   if (const std::string& hop = recipient.user.next_hop; !hop.empty())
     return {not_configured,
             fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures",
@@ -143,7 +143,7 @@ DeliveryOutcome DeliveryService::deliver(const Envelope& envelope, const Recipie
   return outcome;
 }
 
-// Those whose mail is one file.
+// Users whose copies of a message can be hard links to one file.
 std::string DeliveryService::group_of(const User& user) const {
   bool linked = user.next_hop.empty() && impl_->maildir.links() &&
                 agent_of(impl_->config, user) == builtin_agent;

@@ -19,7 +19,7 @@ AskedQuota::Hold::~Hold() {
   if (--mailbox_->users == 0) quota_->mailboxes_.erase(user_);
 }
 
-// Nobody is refused for good for what others are about to take, and may not.
+// Deliveries in flight may still fail, so the room that they hold causes only a temporary refusal.
 Result<Room> AskedQuota::take(const User& user, std::uint64_t bytes, Hold& hold) {
   enter(user.name, hold);
   std::lock_guard asking(hold.mailbox_->asking);

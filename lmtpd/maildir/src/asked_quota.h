@@ -1,5 +1,5 @@
-// The quota that a QuotaService knows, looked at before a message. It knows of what is stored; of deliveries
-// that are under way this process does, so that they do not share the last room.
+// Asks a QuotaService before each message. The service counts stored messages only. This class adds this
+// process's deliveries in flight, so that two deliveries do not use the same room.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,22 @@ namespace twinloft::lmtpd {
 
 class AskedQuota {
  public:
-  // `service` null: nothing is asked.
+  // `service` null: there is no quota.
   explicit AskedQuota(QuotaService* service) : service_(service) {}
 
   bool on() const { return service_ != nullptr; }
   Result<Room> room(const User& user, std::uint64_t bytes) { return service_->room(user, bytes); }
 
  private:
-  // One user's, while anybody asks or holds.
+  // The state of a user, while deliveries ask or hold room.
   struct Mailbox {
-    std::mutex asking;       // one at a time asks and holds
-    std::uint64_t held = 0;  // with mutex_
-    std::size_t users = 0;   // likewise
+    std::mutex asking;       // serialises asking and holding
+    std::uint64_t held = 0;  // bytes; guarded by mutex_
+    std::size_t users = 0;   // Hold objects; guarded by mutex_
   };
 
  public:
-  // Room for a message, until it is stored or given up.
+  // Holds room for a message until the message is stored or refused.
   class Hold {
    public:
     Hold() = default;
@@ -38,12 +38,12 @@ class AskedQuota {
 
    private:
     friend class AskedQuota;
-    AskedQuota* quota_ = nullptr;  // null: none was asked for
+    AskedQuota* quota_ = nullptr;  // null: take() was not called
     Mailbox* mailbox_ = nullptr;
     std::string user_;
     std::uint64_t bytes_ = 0;
   };
-  // `enough`, and it is held.
+  // Asks for room, and holds it if the result is `enough`.
   Result<Room> take(const User& user, std::uint64_t bytes, Hold& hold);
 
  private:

@@ -14,21 +14,21 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// Somebody has put something else there.
+// The path is not a directory of this Maildir.
 bool leads_elsewhere(const Error& error) {
   return error.sys == EXDEV || error.sys == ELOOP || error.sys == ENOTDIR || error.sys == ENAMETOOLONG;
 }
 
 constexpr std::size_t late_max = 10'000;  // Maildirs
 
-// By another name, through a link.
+// Whether both names lead to the same directory, for example by a link.
 bool are_one_directory(const std::string& a, const std::string& b) {
   struct stat first{}, second{};
   return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
 }
 
-// Whose files with a dot would be among the folders.
+// Whether the Maildir contains the home, so that dot files of the home look like folders.
 bool holds_home(const User& user) {
   return user.home == user.maildir || user.home.starts_with(user.maildir + "/.") ||
          are_one_directory(user.home, user.maildir);
@@ -49,8 +49,8 @@ FoldersByDetail DetailFolders::wanted(const User& user, const std::string& detai
   return how == FoldersByDetail::create && holds_home(user) ? FoldersByDetail::existing : how;
 }
 
-// A folder has at least one of a Maildir's directories. An empty directory may be the beginning of one that
-// this program was about to make.
+// A folder has at least one of a Maildir's directories. An empty directory may be a folder whose creation by
+// lmtpd was interrupted.
 Result<bool> DetailFolders::is_folder(const SpoolHandle& spool, const MaildirPath& path,
                                       FoldersByDetail how) {
   TL_TRY_ASSIGN(Fd directory, tree_.open_self(spool, path));
@@ -141,8 +141,8 @@ Status DetailFolders::subscribe_all(const SpoolHandle& spool, const std::string&
   return {};
 }
 
-// Another program that holds the lock rewrites a small file. One that holds it for longer than that is waited
-// for once; deliveries after that wait less.
+// A lock is normally held only while another program rewrites a small file. The first delivery waits up to
+// 2.5 s for a longer lock; later deliveries wait less.
 Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath& path) {
   if (!config_.subscribe) return {};
   constexpr int tries = 100, tries_when_late = 10;
@@ -163,7 +163,7 @@ Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath&
   return done;
 }
 
-// What could not be written before.
+// Writes subscriptions that failed before because of a lock.
 void DetailFolders::subscribe_late(const SpoolHandle& spool, const std::string& maildir) {
   auto lock = subscribing_.try_lock(maildir);
   if (!lock) return;

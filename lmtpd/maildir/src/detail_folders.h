@@ -1,8 +1,9 @@
-// Where in a user's Maildir a message for user+detail@ goes: the folder that the detail names, or the inbox.
-// What is in the way of a folder (no such name, not there, too many, a link that leads elsewhere) is no
-// reason to refuse mail. Strangers choose the names: a directory that is no mail folder stays as it is, and
-// where the Maildir is the user's home too, or around it, none is made, since other programs have files there
-// whose names begin with a dot.
+// Chooses the place of a message for user+detail@: the folder that the detail names, or the inbox. If the
+// folder cannot be used (invalid name, missing, too many, a link that leads elsewhere), mail goes to the
+// inbox.
+//
+// Senders choose the detail, so a directory that is not a mail folder is never changed. No folder is created
+// in a Maildir that contains the user's home, because the home has dot files of other programs.
 #pragma once
 
 #include <mutex>
@@ -24,12 +25,12 @@ class DetailFolders {
   struct Place {
     MaildirPath path;
     OpenMaildir maildir;
-    std::string note;  // for the log: the folder, or why it is the inbox; empty where nothing was asked for
+    std::string note;  // for the log: the folder, or why the inbox was chosen; empty: no folder was requested
   };
-  // Errors as MaildirTree's: the message cannot be delivered now.
+  // Opens the place, and creates it if needed. Errors as of MaildirTree: the message cannot be delivered now.
   Result<Place> open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient);
 
-  // Where it would go, as far as that is seen without making anything.
+  // The place of a message, without creating it.
   Result<MaildirPath> look(const SpoolHandle& spool, const std::string& maildir, const User& user,
                            const std::string& detail);
 
@@ -48,12 +49,10 @@ class DetailFolders {
   MaildirTree& tree_;
   FileOps& ops_;
   const Clock& clock_;
-  KeyedMutex subscribing_;  // by Maildir: this process's own deliveries wait for one another here, and not
-                            // for the lock's file
+  KeyedMutex subscribing_;  // by Maildir: deliveries of this process wait here, not for the lock file
   std::mutex late_mutex_;
-  std::unordered_map<std::string, std::set<std::string>> late_;  // by Maildir: new folders whose subscription
-                                                                 // another program's lock has kept from being
-                                                                 // written
+  // By Maildir: new folders that are not subscribed yet, because another program held the lock.
+  std::unordered_map<std::string, std::set<std::string>> late_;
 };
 
 }  // namespace twinloft::lmtpd

@@ -22,7 +22,7 @@ std::string clean(std::string_view value) {
   return out;
 }
 
-// The sender is kept byte for byte, but for what would end the line.
+// The sender is kept byte for byte, except bytes that would end the line.
 std::string kept(std::string_view sender) {
   std::string out(sender);
   for (char& c : out)
@@ -56,7 +56,7 @@ std::string format_date(WallTime now) {
 
 namespace {
 
-// For a comment in brackets, which it must not end.
+// For a comment in parentheses. The value must not end the comment.
 std::string comment(std::string_view value) {
   std::string out = clean(value);
   for (char& c : out)
@@ -152,10 +152,10 @@ void LoopScanner::finish() {
 
 namespace {
 
-// Which has read the header, or 1 MiB of it.
+// Feeds the header, or its first 1 MiB, to the scanner.
 Status scan(const MessageBody& body, LoopScanner& scanner) {
   const LoopScanner fresh = scanner;
-  // Most headers end in the first few KiB: read on only where they do not.
+  // Most headers end in the first few KiB, so more is read only if needed.
   std::uint64_t limit = std::min<std::uint64_t>(body.size, body.in_memory() ? header_scan_bytes_max : 16384);
   for (;;) {
     scanner = fresh;

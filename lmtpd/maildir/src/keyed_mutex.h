@@ -1,5 +1,5 @@
-// A mutex for each name, such as a Maildir: who works with one name never waits for somebody who works with
-// another. It exists while it is held or waited for, so there are as many as there are deliveries under way.
+// A mutex for each name, such as a Maildir. Threads with different names do not wait for each other. A mutex
+// exists only while a thread holds it or waits for it.
 #pragma once
 
 #include <map>
@@ -13,12 +13,12 @@ namespace twinloft::lmtpd {
 class KeyedMutex {
   struct One {
     std::mutex mutex;
-    std::size_t users = 0;  // with all_
+    std::size_t users = 0;  // guarded by all_
   };
-  using Map = std::map<std::string, One>;  // whose iterators stay valid
+  using Map = std::map<std::string, One>;  // its iterators stay valid
 
  public:
-  // Held until its end.
+  // Holds the mutex until its destructor.
   class Lock {
    public:
     Lock(Lock&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), at_(other.at_) {}
@@ -41,7 +41,7 @@ class KeyedMutex {
     at->second.mutex.lock();
     return Lock(*this, at);
   }
-  // nullopt: somebody holds it.
+  // nullopt: another thread holds the mutex.
   [[nodiscard]] std::optional<Lock> try_lock(const std::string& key) {
     Map::iterator at = enter(key);
     if (at->second.mutex.try_lock()) return Lock(*this, at);

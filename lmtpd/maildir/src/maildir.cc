@@ -21,7 +21,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
+// Received fields of this host that a message with a shared header may have; more are a loop.
+constexpr std::uint32_t shared_passes_max = 10;
 
 MadeDurable made_durable(DurabilityWay way) {
   switch (way) {
@@ -37,8 +38,8 @@ NewEntry entry_in(const OpenMaildir& maildir) {
   return {maildir.incoming.get(), maildir.not_known};
 }
 
-// Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
-// tmp/, and is reported for new/, where a reader would see it.
+// Removes a file unless keep() was called. If the removal fails in tmp/, Maildir's 36 hours rule removes the
+// file. In new/ a reader would see the file, so remove() reports the failure.
 class Unlinker {
  public:
   Unlinker(FileOps& ops, int dir, std::string name) : ops_(ops), dir_(dir), name_(std::move(name)) {}
@@ -82,7 +83,7 @@ struct MaildirAgent::Impl {
   Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
   Result<DeliveryOutcome> store(const SpoolHandle& handle, const Envelope& envelope,
                                 const Recipient& recipient, const MessageBody& body);
-  // Of the one quota or the other.
+  // Room held in one of the two kinds of quota.
   struct Hold {
     MaildirQuota::Hold kept;
     AskedQuota::Hold asked;
@@ -125,7 +126,7 @@ Result<Fd> MaildirAgent::Impl::create_in_tmp(const OpenMaildir& maildir, const s
   return std::unexpected(std::move(error));
 }
 
-// The durable order. `guard` knows at every point which name has to go if a step fails.
+// The durable order. At every step `guard` has the name to remove if the step fails.
 Status MaildirAgent::Impl::place(DurableMessage& message, const OpenMaildir& maildir, int file,
                                  Unlinker& guard, const std::string& stored_name, MaildirQuota::Hold& hold) {
   auto appear = [&]() -> Status {
@@ -146,7 +147,7 @@ Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const Mail
   return quota.take({directory.get(), path.maildir, user.quota}, size.bytes, hold.kept);
 }
 
-// Takes the room for it, or says why there is none.
+// Takes room for the message, or returns the refusal.
 Result<std::optional<DeliveryOutcome>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle,
                                                                        const MaildirPath& path,
                                                                        const User& user,
@@ -221,18 +222,19 @@ DeliveryOutcome not_delivered(const Recipient& recipient, const Error& error) {
 
 }  // namespace
 
-// ---- one file for several
+// ---- one file for several recipients
 
-// What becomes of it for one of them.
+// The delivery to one of the recipients.
 struct MaildirAgent::Impl::Copy {
   const Recipient* recipient;
-  std::optional<DeliveryOutcome> outcome{};  // it has come to an end
+  std::optional<DeliveryOutcome> outcome{};  // set when this delivery has ended
   std::optional<DetailFolders::Place> at{};
   std::unique_ptr<Hold> hold = std::make_unique<Hold>();
-  std::optional<Unlinker> entry{};  // in new/; nullopt: it is not there
+  std::optional<Unlinker> entry{};  // the name in new/; nullopt: not linked
 };
 
-// In the first one's tmp/, and durable; then in each one's new/. An error: it is nowhere.
+// Writes the file durably into the first recipient's tmp/, then links it into each recipient's new/. After an
+// error the message is in no new/.
 Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope,
                                       const MessageBody& body, std::deque<Copy>& copies) {
   auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.outcome; });
@@ -266,7 +268,8 @@ void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& en
   };
   Status placed = quota.place(copy.hold->kept, appear);
   if (placed) return;
-  // Too many links, a file system or a project of its own, or one without links.
+  // Too many links, another file system or quota project, or a file system without links: store a separate
+  // file.
   bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV ||
                     placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
   if (!other_file) {
@@ -282,8 +285,8 @@ Status MaildirAgent::Impl::undo(Copy& copy) {
   return quota.take_back(copy.hold->kept, [&] { return copy.entry->remove(); });
 }
 
-// The entries in each new/. The first of these commits of the file system's journal has most of the others in
-// it.
+// Makes the entries in each new/ durable. The first commit of the file system's journal contains most of the
+// other entries too.
 void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, DurableMessage& message,
                                      const StoredSize& size, std::deque<Copy>& copies) {
   for (Copy& copy : copies) {
@@ -324,7 +327,7 @@ Status MaildirAgent::check_owner(const User& user) const {
   return {};
 }
 
-// Why nothing is to be stored for that recipient.
+// Returns a refusal if nothing may be stored for this recipient.
 std::optional<DeliveryOutcome> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body) {
   if (Status owner = check_owner(recipient.user); !owner)
     return DeliveryOutcome{reply_of_error(owner.error()), owner.error().message};
@@ -345,7 +348,7 @@ bool MaildirAgent::links() const {
   return impl_->config.hard_links;
 }
 
-// Without Delivered-To a loop shows by this host's own Received fields.
+// A shared header has no Delivered-To, so a loop is detected by this host's own Received fields.
 std::vector<DeliveryOutcome> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
                                                           std::span<const std::size_t> recipients,
                                                           const MessageBody& body) {
@@ -375,7 +378,7 @@ bool MaildirAgent::has_limits(const User& user) const {
   return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited());
 }
 
-// A Maildir that is not there is empty.
+// A missing Maildir counts as empty.
 Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, const std::string& detail,
                                    std::uint64_t bytes) {
   bytes = std::max<std::uint64_t>(bytes, 1);
@@ -383,8 +386,8 @@ Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, 
   TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
   TL_TRY_ASSIGN(MaildirPath path, impl_->folders.look(handle, relative, user, detail));
   if (!impl_->quota.counts(path.folder)) return Room::enough;
-  // MAIL announces it with CRLF line ends, and LF ones are stored: nobody is refused for a size that it would
-  // not have. Lines have 16 bytes at least, most of them.
+  // MAIL announces the size with CRLF line ends, but LF line ends are stored. Assuming lines of 16 bytes
+  // avoids refusing a message for a size that it would not have.
   bytes -= bytes / 16;
   auto directory = impl_->ops.open_directory(handle.root.get(), relative);
   if (!directory && directory.error().sys == ENOENT)

@@ -25,14 +25,14 @@ bool is_forbidden(const Error& error) {
   return error.sys == EACCES || error.sys == EPERM;
 }
 
-// No folder of this Maildir.
+// The path is not a folder of this Maildir.
 bool is_none(const Error& error) {
   return error.sys == ENOENT || error.sys == ENOTDIR || error.sys == EXDEV || error.sys == ELOOP;
 }
 
 }  // namespace
 
-// What was there before it was looked at.
+// The state of the Maildir before it was counted, to detect changes during the count.
 struct MaildirQuota::Looked {
   struct Directory {  // with messages
     std::string path;
@@ -47,7 +47,7 @@ bool MaildirQuota::counts(const std::string& folder) const {
   return on() && std::ranges::find(config_.ignored, folder) == config_.ignored.end();
 }
 
-// ---- what is held
+// ---- held room
 
 MaildirQuota::Hold& MaildirQuota::Hold::operator=(Hold&& other) noexcept {
   if (this == &other) return *this;
@@ -82,15 +82,15 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
 // ---- looking and counting
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
-  // Somebody looks, and may have to count: the delivery will say. Else as many who ask about one large
-  // mailbox would keep all others waiting.
+  // Another thread may be counting this mailbox. Waiting for a large mailbox could block all these threads.
+  // The delivery checks again.
   auto lock = mutexes_.try_lock(mailbox.key);
   if (!lock) return Room::enough;
   return look(mailbox, bytes, {});
 }
 
-// Nobody is refused for a sum of which a part may be wrong: then the mail is counted. Nor for good for what
-// others are about to take, and may not.
+// Deliveries in flight may still fail, so the room that they hold causes only a temporary refusal. look()
+// counts the mail before it reports a full mailbox.
 Result<Room> MaildirQuota::look_beside_others(const Mailbox& mailbox, std::uint64_t bytes) {
   QuotaUsage others = held(mailbox.key);
   TL_TRY_ASSIGN(Room room, look(mailbox, bytes, others));
@@ -156,13 +156,13 @@ Status MaildirQuota::take_back(Hold& hold, const std::function<Status()>& disapp
   return {};
 }
 
-// Where there is no file nobody has asked yet what the mailbox holds.
+// A missing file is not created here: the next look at the quota counts and creates it.
 void MaildirQuota::append(int directory, const std::string& key, const QuotaUsage& change) {
   auto same = ops_.append(directory, file_name, as_bytes(format_change(change)));
   if (!same && is_missing(same.error())) return;
   if (!same) return forget_file(directory, key, same.error().message);
   if (!*same)
-    forget_file(directory, key, {});  // somebody has counted meanwhile, with this message or without
+    forget_file(directory, key, {});  // replaced by another count, which may or may not include this message
 }
 
 void MaildirQuota::forget_file(int directory, const std::string& key, std::string_view why) {
@@ -177,15 +177,15 @@ Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
   auto text = before ? ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1)
                      : std::unexpected(before.error());
   auto after = text ? ops_.about(mailbox.directory, file_name) : std::unexpected(text.error());
-  if (!after || *after != *before) return recount(mailbox);  // somebody has just made it anew, or it is none
+  if (!after || *after != *before) return recount(mailbox);  // missing, or changed while it was read
   auto file = parse_maildirsize(*text);
   std::int64_t age = clock_.wall().seconds - after->changed_seconds;
   if (!file || age < 0 || is_outdated(*file, mailbox.limit, age)) return recount(mailbox);
   return Known{file->used, file->lines == 1 && age <= maildirsize_over_seconds};
 }
 
-// Counts until nothing has changed meanwhile. A mailbox that changes all the time, or has an unreadable part,
-// gets no file and is counted each time.
+// Counts until the mailbox does not change during the count, at most recounts_max times. A mailbox that keeps
+// changing, or has an unreadable part, gets no file and is counted for each message.
 Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
   QuotaUsage used;
   for (int i = 0; i < recounts_max; ++i) {
@@ -210,7 +210,7 @@ Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
   return Known{used, true, false};
 }
 
-// Not as often as mail comes.
+// Logs at most one line in 10 s, because every message may cause one.
 void MaildirQuota::tell(const std::string& what) {
   constexpr Duration pause = std::chrono::seconds(10);
   {
@@ -222,7 +222,7 @@ void MaildirQuota::tell(const std::string& what) {
   log_error("the quota of {}", what);
 }
 
-// Of replace_file(), in a process that was killed.
+// Removes temporary files of replace_file() that a killed process has left.
 void MaildirQuota::remove_leftovers(int directory, const std::vector<std::string>& names) {
   constexpr std::string_view begin = "maildirsize.";
   constexpr std::int64_t old_seconds = 3600;
@@ -235,8 +235,8 @@ void MaildirQuota::remove_leftovers(int directory, const std::vector<std::string
   }
 }
 
-// In the order of their names. Links are other names of folders (Dovecot's mailbox_alias), and
-// "..DOVECOT-TRASHED" is what Dovecot is about to remove.
+// The folders that count, ordered by name. Links are second names of folders (Dovecot's mailbox_alias).
+// "..DOVECOT-TRASHED" is a folder that Dovecot is about to remove.
 Result<std::vector<std::string>> MaildirQuota::folders(int directory) {
   TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(directory));
   remove_leftovers(directory, names);
@@ -258,7 +258,7 @@ Result<QuotaUsage> MaildirQuota::count(int directory, Looked& looked) {
   return sum;
 }
 
-// A folder that cannot be read leaves the sum too small, and no mail is refused for it.
+// An unreadable folder makes the sum too small. The count continues, so that no mail is refused for it.
 Status MaildirQuota::count_messages(int directory, const std::string& path, QuotaUsage& sum, Looked& looked) {
   auto part = ops_.open_directory(directory, path);
   if (!part && is_none(part.error())) return {};
@@ -271,7 +271,7 @@ Status MaildirQuota::count_messages(int directory, const std::string& path, Quot
 Status MaildirQuota::count_files(int part, const std::string& path, QuotaUsage& sum, Looked& looked) {
   TL_TRY_ASSIGN(FileAbout about, ops_.about(part, ""));
   TL_TRY(ops_.each_entry(part, [&](const std::string& name) -> Status {
-    if (name.starts_with("..")) return {};  // as Dovecot counts
+    if (name.starts_with("..")) return {};  // as in Dovecot
     auto size = size_in_name(name);
     if (!size) {
       auto file = ops_.about(part, name);
@@ -279,7 +279,7 @@ Status MaildirQuota::count_files(int part, const std::string& path, QuotaUsage& 
       if (!file) return std::unexpected(file.error());
       size = file->size;
     }
-    // A name may say anything.
+    // The size in a name may be any number.
     sum.bytes = std::min(sum.bytes + static_cast<std::int64_t>(std::min<std::uint64_t>(*size, bytes_max)),
                          bytes_max);
     sum.messages += 1;
@@ -306,7 +306,7 @@ Result<bool> MaildirQuota::changed_since(int directory, const Looked& looked) {
 Status MaildirQuota::replace_file(const Mailbox& mailbox, const QuotaUsage& used) {
   std::string name;
   Result<Fd> file = fail(Errc::internal, "no name");
-  // One that is there is of a process that had this number before, and has not ended well.
+  // An existing file is left over from a process that had the same PID.
   for (int i = 0; i < 100 && !file && (i == 0 || file.error().sys == EEXIST); ++i) {
     name = fmt::format("{}.{}.{}", file_name, ::getpid(), sequence_++);
     file = ops_.create_file(mailbox.directory, name);

@@ -1,11 +1,14 @@
-// The quota of Maildirs, looked at before a message and kept with it.
+// The quota of Maildirs: checked before a message, and updated with the message.
 //
-// A message's room is held from the moment that it was found until the message is placed and counted, so
-// deliveries at once do not share it. Becoming visible and being counted are one step for this process.
-// Others, such as Dovecot, do not know its locks: the file is appended to in one write, and made anew by a
-// rename. A delivery that finds a new file while appending, or new mail while counting, removes the file. The
-// next delivery counts all. Nothing is synced: it can be made again from the mail, and is where it is
-// damaged. What fails in keeping it never fails a delivery.
+// Room for a message is held until the message is visible and counted, so that simultaneous deliveries do not
+// share it. For this process, becoming visible and being counted are one step.
+//
+// Other programs, such as Dovecot, do not know these locks. So a change is appended to the file in one write,
+// and a new count replaces the file by a rename. A delivery that finds a new file while appending, or new
+// mail while counting, removes the file, and the next delivery counts all mail.
+//
+// The file is not synced, because it can be rebuilt from the mail. An error in updating it never fails a
+// delivery.
 #pragma once
 
 #include <atomic>
@@ -31,17 +34,17 @@ class MaildirQuota {
   bool on() const { return config_.driver == QuotaDriver::maildir; }
   bool counts(const std::string& folder) const;
 
-  // A Maildir that is open. `key` is its path below the spool's root.
+  // An open Maildir. `key` is its path below the spool's root.
   struct Mailbox {
     int directory;
     const std::string& key;
     QuotaLimit limit;
   };
 
-  // Whether it would take a message of that size now.
+  // Whether the mailbox has room for a message of this size now.
   Result<Room> room(const Mailbox& mailbox, std::uint64_t bytes);
 
-  // Room for one message. Given back at the end of its life, unless the message was placed.
+  // Holds room for one message. The destructor gives the room back, unless the message was placed.
   class Hold {
    public:
     Hold() = default;
@@ -52,14 +55,14 @@ class MaildirQuota {
    private:
     friend class MaildirQuota;
     void release();
-    MaildirQuota* quota_ = nullptr;  // null: nothing is counted
+    MaildirQuota* quota_ = nullptr;  // null: the message does not count
     Fd directory_;
     std::string key_;
     std::int64_t bytes_ = 0;
     bool held_ = false;
     bool counted_ = false;
   };
-  // `enough`, and the room is held; else `hold` stays as it was.
+  // If the result is `enough`, the room is held. Otherwise `hold` is unchanged.
   Result<Room> take(const Mailbox& mailbox, std::uint64_t bytes, Hold& hold);
   // `appear` makes the message visible.
   Status place(Hold& hold, const std::function<Status()>& appear);
@@ -70,8 +73,8 @@ class MaildirQuota {
   struct Looked;
   struct Known {
     QuotaUsage used;
-    bool is_count = false;  // of the mail itself, a moment ago
-    bool is_sure = true;    // all of it could be read, and nothing has changed meanwhile
+    bool is_count = false;  // a recent count of the mail itself, not a sum of the file's changes
+    bool is_sure = true;    // all mail could be read, and the mailbox has not changed during the count
   };
   Result<Room> look(const Mailbox& mailbox, std::uint64_t bytes, const QuotaUsage& more);
   Result<Room> look_beside_others(const Mailbox& mailbox, std::uint64_t bytes);
@@ -93,10 +96,10 @@ class MaildirQuota {
   const QuotaConfig config_;
   FileOps& ops_;
   const Clock& clock_;
-  KeyedMutex mutexes_;     // by Maildir: one at a time looks and holds, or places and counts
-  std::mutex held_mutex_;  // of what is held, and of next_line_
+  KeyedMutex mutexes_;                                // by Maildir: serialises look and hold, place and count
+  std::mutex held_mutex_;                             // guards held_ and next_line_
   std::unordered_map<std::string, QuotaUsage> held_;  // by Maildir
-  Instant next_line_{};                               // of the log
+  Instant next_line_{};                               // earliest time of the next log line
   std::atomic<std::uint64_t> sequence_{0};            // of temporary files
 };
 

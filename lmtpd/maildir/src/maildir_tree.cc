@@ -11,7 +11,8 @@
 namespace twinloft::lmtpd {
 
 namespace {
-constexpr std::size_t known_max = 200'000;  // about 25 MB; beyond, all are forgotten and synced once more
+constexpr std::size_t known_max = 200'000;  // about 25 MB; beyond this all entries are dropped and synced
+                                            // again
 
 Result<DirectoryIdentity> identity_of(int directory, const std::string& path) {
   struct statx about{};
@@ -38,7 +39,7 @@ Result<OpenMaildir> MaildirTree::open(const SpoolHandle& spool, const MaildirPat
   if (auto known = find_known(spool, path)) {
     auto opened = open_known(spool, path);
     if (opened ? opened->incoming_identity == *known : opened.error().sys != ENOENT) return opened;
-    forget(path);  // removed since, and perhaps made anew
+    forget(path);  // removed, and possibly created again
   }
   return create(spool, path);
 }
@@ -54,7 +55,7 @@ Result<OpenMaildir> MaildirTree::open_existing(const SpoolHandle& spool, const M
   return open_existing(spool, path);
 }
 
-// A folder is opened beneath its Maildir: a link in there leads to no other one.
+// A folder is opened beneath its Maildir, so that a link cannot lead to another Maildir.
 Result<Fd> MaildirTree::open_self(const SpoolHandle& spool, const MaildirPath& path) {
   TL_TRY_ASSIGN(Fd maildir, ops_.open_directory(spool.root.get(), path.maildir));
   if (path.folder.empty()) return maildir;
@@ -77,7 +78,8 @@ Result<OpenMaildir> MaildirTree::open_known(const SpoolHandle& spool, const Mail
   return out;
 }
 
-// Parent by parent: each is opened beneath the root before anything is made in it, so that no link leads out.
+// Creates parent by parent. Each parent is opened beneath the root before anything is created in it, so that
+// no link leads out.
 Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirPath& path) {
   std::vector<Fd> chain;
   int parent = spool.root.get();
@@ -86,7 +88,7 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
     std::size_t slash = std::min(relative.find('/', at), relative.size());
     TL_TRY(ops_.make_directory(parent, relative.substr(at, slash - at)));
     auto next = ops_.open_directory(spool.root.get(), relative.substr(0, slash));
-    // It was there a moment ago, and opening follows links.
+    // make_directory() has found or made the entry, so ENOENT means a dangling symbolic link.
     if (!next && next.error().sys == ENOENT)
       return std::unexpected(
           Error{Errc::denied,
@@ -108,7 +110,7 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
   return out;
 }
 
-// With the file by which Maildir++ knows a folder from a Maildir.
+// Creates a folder, with the file that marks it as a folder in Maildir++.
 Result<Fd> MaildirTree::create_folder(int maildir, const std::string& folder) {
   TL_TRY(ops_.make_directory(maildir, folder));
   TL_TRY_ASSIGN(Fd out, ops_.open_directory(maildir, folder));

@@ -1,4 +1,4 @@
-// The directories of a Maildir: opened beneath the spool, created where they are missing.
+// Opens the directories of a Maildir beneath the spool, and creates missing ones.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace twinloft::lmtpd {
 
-// Which directory it is: an inode number is used again as soon as its directory is gone, its birth is not.
+// Identifies a directory. The birth time is needed because inode numbers are reused.
 struct DirectoryIdentity {
   std::uint64_t inode = 0;
-  std::int64_t born_seconds = 0;  // 0 where the file system does not say
+  std::int64_t born_seconds = 0;  // 0: the file system has no birth times
   std::uint32_t born_ns = 0;
   bool operator==(const DirectoryIdentity&) const = default;
 };
@@ -34,23 +34,25 @@ struct OpenMaildir {
   Fd tmp;
   Fd incoming;  // new/
   DirectoryIdentity incoming_identity;
-  std::vector<Fd> not_known;  // directories whose entries are not known to be durable: from the Maildir up to
-                              // the root
+  // Directories whose entries are not known to be durable, from the Maildir or folder up to the root.
+  std::vector<Fd> not_known;
 };
 
-// Remembers which Maildirs this process has made durable, so that their parents are synced once and not per
-// message. A directory that another program made a moment ago may not be durable either; so the first
-// delivery into each Maildir takes the slow way even where everything exists, and so does the first one after
-// new/ was made anew (a program that recreates a directory above it recreates it as well). Thread-safe.
+// Remembers the Maildirs that this process has made durable, so that their parents are synced once and not
+// per message. A directory made by another program may not be durable. So the first delivery into each
+// Maildir syncs the parents even if they exist.
+//
+// The same applies after new/ was created again: a program that recreates a parent recreates new/ too.
+// Thread-safe.
 class MaildirTree {
  public:
   explicit MaildirTree(FileOps& ops) : ops_(ops) {}
-  // Made where it is missing. Errors carry errno; EXDEV: the path leads out of the spool, or the folder out
+  // Creates missing directories. Errors have errno; EXDEV: the path leads out of the spool, or the folder out
   // of its Maildir.
   Result<OpenMaildir> open(const SpoolHandle& spool, const MaildirPath& path);
-  // ENOENT where the directory itself is missing.
+  // As open(), but fails with ENOENT if the directory itself is missing.
   Result<OpenMaildir> open_existing(const SpoolHandle& spool, const MaildirPath& path);
-  // The directory itself, in which nothing is made.
+  // Opens the directory itself, and creates nothing.
   Result<Fd> open_self(const SpoolHandle& spool, const MaildirPath& path);
   // The directories in not_known are durable now.
   void remember(const SpoolHandle& spool, const MaildirPath& path, const OpenMaildir& maildir);
@@ -65,7 +67,7 @@ class MaildirTree {
   FileOps& ops_;
   std::mutex mutex_;
   std::unordered_map<std::string, DirectoryIdentity> known_;
-  std::uint64_t known_device_ = 0;  // another device: nothing is known
+  std::uint64_t known_device_ = 0;  // of known_; entries do not apply to another device
 };
 
 }  // namespace twinloft::lmtpd

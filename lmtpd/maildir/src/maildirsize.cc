@@ -9,9 +9,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::int64_t number_max = std::int64_t{1} << 60;  // sums of a file of such lines do not overflow
+constexpr std::int64_t number_max = std::int64_t{1} << 60;  // the largest plausible number
 
-// A decimal number at the beginning of `text`, which is moved behind it.
+// Takes a decimal number from the front of `text`.
 template <class T>
 std::optional<T> take_number(std::string_view& text) {
   T value{};
@@ -21,7 +21,8 @@ std::optional<T> take_number(std::string_view& text) {
   return value;
 }
 
-// What cannot be read is no limit, as in Dovecot: the file is then made anew for being about others.
+// As in Dovecot, an unreadable limit counts as none. The limits then differ from the user's, so the file is
+// replaced.
 QuotaLimit parse_limits(std::string_view line) {
   QuotaLimit out;
   while (!line.empty()) {

@@ -1,9 +1,9 @@
-// The file `maildirsize` as text, and what follows from it. Facts: the Maildir++ specification, and what
-// Dovecot 2.3 does.
+// Reads and writes the text of the file `maildirsize`. Sources: the Maildir++ specification, and the
+// behaviour of Dovecot 2.3.
 //
-//   1000000S,200C     the limits: bytes, messages; 0S where there are none
-//   734502 113        bytes and messages when it was made
-//   2310 1            and every change since; -2310 -1 for what was removed
+//   1000000S,200C     the limits: bytes, messages; 0S: no limits
+//   734502 113        bytes and messages when the file was made
+//   2310 1            each later change; -2310 -1 for a removed message
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 
 namespace twinloft::lmtpd {
 
-// At this size it is made anew.
+// A file of this size is replaced by a new count.
 inline constexpr std::size_t maildirsize_bytes_max = 5120;
-// For so long a file is believed that says that a mailbox is over its limit: mail may have been removed by a
-// program that does not know of it.
+// How long a file that reports an exceeded limit is trusted. A program that does not update the file may have
+// removed mail.
 inline constexpr std::int64_t maildirsize_over_seconds = 15 * 60;
 
 struct QuotaUsage {
@@ -32,23 +32,24 @@ struct QuotaUsage {
 struct MaildirSize {
   QuotaLimit limit;
   QuotaUsage used;
-  std::size_t lines = 0;  // behind the first one
+  std::size_t lines = 0;  // behind the first line
 };
 
-// A last line without its end, which somebody may be writing, is left out. nullopt: damaged, and to be made
-// anew.
+// Ignores a last line without LF, which another program may be writing. nullopt: damaged; the caller replaces
+// the file.
 std::optional<MaildirSize> parse_maildirsize(std::string_view text);
 std::string format_maildirsize(const QuotaLimit& limit, const QuotaUsage& used);
 std::string format_change(const QuotaUsage& change);
 
-// Whether it is to be made anew: it is about other limits, or says that the mailbox is over them and cannot
-// be trusted in that. `age` in seconds.
+// Whether the file must be replaced: its limits differ, or it reports an exceeded limit and is too old or has
+// changes. `age` in seconds.
 bool is_outdated(const MaildirSize& file, const QuotaLimit& limit, std::int64_t age);
 
-// S= of a message's file name. nullopt: it has none that can be read.
+// S= of a message's file name. nullopt: missing or invalid.
 std::optional<std::uint64_t> size_in_name(std::string_view name);
 
-// As Dovecot decides: what is below its limit takes one more message, which may exceed it by the grace.
+// Decides as Dovecot: a mailbox below its limit takes one more message, which may exceed the limit by the
+// grace.
 Room room_for(std::uint64_t message_bytes, const QuotaUsage& used, const QuotaLimit& limit,
               std::uint32_t grace_percent);
 

@@ -80,7 +80,7 @@ Status read_body(const MessageBody& body, std::uint64_t limit, const ChunkSink& 
     TL_TRY(sink(chunk));
     at += chunk.size();
   }
-  // A file system may lose what it has taken, and say so to nobody who reads: the file is never synced.
+  // The file is never synced, so the file system may lose written bytes without an error at read.
   if (limit == body.size && body.checksum && checksum != *body.checksum)
     return fail(Errc::corrupt,
                 "the received message of {} bytes is not what was written to limits.body_directory",

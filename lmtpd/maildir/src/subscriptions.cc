@@ -16,8 +16,8 @@ std::unexpected<Error> held() {
   return fail(Errc::unavailable, "{}: another program holds it", mail::subscriptions_lock_name);
 }
 
-// Takes it aside, and looks whether it is the one that was stale: another program may have been faster, and
-// have made its own.
+// Renames the lock, then checks that it is the stale one: another program may have replaced it by a lock of
+// its own meanwhile.
 Status break_lock(FileOps& ops, int maildir, std::int64_t now) {
   auto seen = ops.about(maildir, mail::subscriptions_lock_name);
   if (!seen && seen.error().sys == ENOENT) return {};
@@ -45,7 +45,8 @@ Result<Fd> take_lock(FileOps& ops, int maildir, std::int64_t now) {
   return lock;
 }
 
-// One that stood still for long was taken over, and the name is another program's.
+// If this process was suspended for long, another program may have broken the lock and have its own at the
+// name.
 Status check_still_held(FileOps& ops, int maildir, int lock) {
   TL_TRY_ASSIGN(FileAbout own, ops.about(lock, ""));
   auto named = ops.about(maildir, mail::subscriptions_lock_name);

@@ -9,8 +9,8 @@
 
 namespace twinloft::lmtpd {
 
-// Durable but for the directory's entry. `now`: the time of day, in seconds. Errc::unavailable: another
-// program holds the lock, or has taken it over meanwhile.
+// Makes the content durable, but not the directory entry. `now`: the time of day, in seconds.
+// Errc::unavailable: another program holds the lock, or has taken it over.
 Status subscribe(FileOps& ops, int maildir, std::string_view folder, std::int64_t now);
 
 }  // namespace twinloft::lmtpd

@@ -1,4 +1,4 @@
-// What the configuration says of deliveries here.
+// The configuration of local delivery.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ inline constexpr std::string_view builtin_agent = "maildir";
 struct DeliveryConfig {
   std::string hostname;
   std::string default_agent = "maildir";  // "maildir" or the name of an agent of the spawner
-  std::uint32_t per_user_max = 10;        // deliveries to a user at a time; the others wait
+  std::uint32_t per_user_max = 10;        // simultaneous deliveries to a user; further deliveries wait
   SpoolConfig spool;
-  MaildirConfig maildir;    // its hostname is taken from above
-  ExternalConfig external;  // likewise
+  MaildirConfig maildir;    // its hostname is set from the one above
+  ExternalConfig external;  // its hostname too
 };
 
 // The user's agent: "maildir", or the name of an agent of the spawner.

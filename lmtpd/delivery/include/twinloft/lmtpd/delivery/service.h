@@ -1,5 +1,6 @@
-// DeliveryService: the Deliverer of lmtpd. It chooses the agent, checks the spool, has the limits of a user's
-// deliveries, and logs each delivery (by a separate thread, so that a slow log does not delay a reply).
+// DeliveryService: the Deliverer of lmtpd. It chooses the agent, checks the spool, gives the limits of a
+// user's deliveries, and logs each delivery (by a separate thread, so that a slow log does not delay a
+// reply).
 #pragma once
 
 #include <memory>

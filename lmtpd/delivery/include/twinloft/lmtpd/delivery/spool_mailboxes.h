@@ -1,5 +1,5 @@
-// SpoolMailboxes: the mailboxes that are delivered to here, as policy/ looks at them. Only the built-in
-// agent's have limits: the others decide at the delivery.
+// SpoolMailboxes: the local mailboxes for policy/. Only mailboxes of the built-in agent have limits here.
+// Other agents decide at the delivery.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace twinloft::lmtpd {
 
 class SpoolMailboxes final : public Mailboxes {
  public:
-  // The references outlive it.
+  // The references must outlive this object.
   SpoolMailboxes(const DeliveryConfig& config, Spool& spool, MaildirAgent& maildir)
       : config_(config), spool_(spool), maildir_(maildir) {}
 
   bool has_limits(const User& user) const override;
-  // What cannot be found out is logged. A spool that is not there is not: each delivery says so.
+  // A failed quota check is logged. A missing spool is not logged here, because each delivery logs it.
   MailboxState look(const User& user, const std::string& detail, std::uint64_t size) override;
 
  private:

@@ -37,7 +37,8 @@ namespace twinloft::lmtpd {
 struct FolderConfig {
   FoldersByDetail detail = FoldersByDetail::none;
   char separator = '.';              // of levels in a detail: '.' or '/', as in Dovecot's namespace
-  std::uint32_t folders_max = 1000;  // of a Maildir. No more are made, since every sender may use any detail
+  std::uint32_t folders_max = 1000;  // folders per Maildir; limits folders made by senders with random
+                                     // details
   bool subscribe = true;             // subscribes to new folders
 };
 
@@ -71,7 +72,7 @@ class MaildirAgent {
                                               std::span<const std::size_t> recipients,
                                               const MessageBody& body);
 
-  // As Mailboxes has them, for this agent's users.
+  // As the functions of Mailboxes, for this agent's users.
   bool has_limits(const User& user) const;
   MailboxState look(const SpoolHandle& handle, const User& user, const std::string& detail,
                     std::uint64_t bytes);
