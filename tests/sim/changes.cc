@@ -1,11 +1,10 @@
-// What an administrator changes, or loses, while the cluster runs: the list of peers, the arbiter's data, a
-// device that is taken away from its users; and links that come and go so often that the table of epochs does
-// not hold them all.
+// Changes and losses while the cluster runs: the list of peers, the arbiter's data, a device that is taken
+// away. Also links that go up and down so often that the epoch table cannot hold all epochs.
 #include "node.h"
 
 namespace twinloft::repl::sim {
 
-// A forced stop: the device goes first, then the process.
+// A forced stop: the device is detached first, then the process ends.
 void Cluster::detach() {
   Node* n = primary();
   if (!n || !n->alive() || !n->is_primary() || n->failed_from || n->fault) return;
@@ -17,7 +16,7 @@ void Cluster::detach() {
   feed(*n, core::CheckpointNow{});
 }
 
-// A process reads its configuration when it starts.
+// A process reads its configuration only at its start.
 void Cluster::reconfigure(Node& n, std::set<ReplicaId> without) {
   n.without = std::move(without);
   if (!n.alive()) return;
@@ -25,9 +24,9 @@ void Cluster::reconfigure(Node& n, std::set<ReplicaId> without) {
   start(n);
 }
 
-// One replica is taken out of the others' configuration, machine after machine, and put back. Its own names
-// all of them throughout. Not a primary, nor from a volume that was never in use: before anything is recorded
-// the configuration alone tells who there is.
+// One replica is removed from the other replicas' configurations, one machine after another, and added again.
+// Its own configuration always names all replicas. Not for a primary, nor in a new volume: before the first
+// record, only the configuration says which replicas exist.
 void Cluster::change_peers() {
   for (auto& n : nodes_)
     if (!n->without.empty()) return;
@@ -50,8 +49,8 @@ void Cluster::change_peers() {
   }
 }
 
-// Its data was put back from a copy, or is gone. All that it has said since then counts no more, so this is
-// the administrator's force.
+// The arbiter's data was restored from an old copy, or is lost. Later grants no longer count, so this equals
+// an operator's use of force.
 void Cluster::roll_back_arbiter() {
   if (!external_ || !by_force_ || arbiter_.before.empty()) return;
   forced_ = true;
@@ -67,8 +66,8 @@ void Cluster::roll_back_arbiter() {
            ? fmt::format("arbiter: rolled back to epoch {} of replica {}, set {:b}",
                          arbiter_.value->epoch.counter, arbiter_.value->writer, arbiter_.value->in_sync)
            : std::string("arbiter: it has forgotten everything"));
-  // Often the machine that had served until then is away for a while too, and others come to as many epochs
-  // as it had.
+  // Often the machine that was primary until then is down for a while too. Other replicas reach the same
+  // epoch counters meanwhile.
   Node* p = primary();
   if (!p || random_.below(3) == 0) return;
   crash(*p, random_.below(2) == 0);
@@ -77,7 +76,7 @@ void Cluster::roll_back_arbiter() {
   });
 }
 
-// Each time a member goes and comes back, that is two epochs.
+// Each loss and return of a member takes two epochs.
 void Cluster::flap(Link& l, unsigned again) {
   if (!client_runs_) return;
   if (!l.cut) cut(l, 100 + below(1500));

@@ -1,4 +1,4 @@
-// What is on the disks, against what the clients know.
+// Compares the content of the disks with what the clients know.
 #include <algorithm>
 
 #include "journal_view.h"
@@ -11,7 +11,7 @@
 namespace twinloft::repl::sim {
 
 namespace {
-// Some sector holds different words: no request has written that.
+// Some sectors hold different words. No request writes such a block.
 bool is_torn(const Page& page) {
   for (std::uint64_t at = 0; at < block_size; at += sector_bytes)
     if (std::memcmp(page.bytes() + at, page.bytes() + at + 8, sector_bytes - 8) != 0) return true;
@@ -19,7 +19,7 @@ bool is_torn(const Page& page) {
 }
 }  // namespace
 
-// What a person would find who pulled the plug now: recovery on copies of the disks.
+// The state after a power cut at this moment: recovery on copies of the disks.
 Cluster::Found Cluster::after_power_cut(const Node& n) {
   if (n.damaged) return {};
   SimFile journal = n.journal, data = n.data;
@@ -64,20 +64,20 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
       if (e.start <= found.last) found.in_sync = e.in_sync;
   for (const Page& page : content) {
     auto word = page.word();
-    // Once a loss was accepted a block may be what the power cut left of it: the first word of each sector
-    // speaks for it.
+    // After an accepted loss, a block may be torn by the power cut. The first word of each sector then stands
+    // for the sector.
     if (!word && found.consistent && !loss_accepted_ && is_torn(page))
       violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
     found.image.push_back(word ? *word : history_.compose(page.bytes()));
   }
-  // One that is being filled has nothing to keep, whatever it looks like.
+  // A replica that is being filled need not hold anything, whatever its content.
   if (found.consistent || !std::holds_alternative<disk_state::Syncing>(sb.disk))
     found.states = history_.matching(found.image);
   return found;
 }
 
-// What is there is what the digests say, or they say nothing: a good block would be refused. Every fourth
-// time, for it takes a while.
+// Each block agrees with its digest, or the digest is unknown. Otherwise a good block would be refused. Runs
+// every fourth time, because it takes long.
 void Cluster::check_digests(const Node& n, const DigestTable& digests, const SimFile& data) {
   if (++digest_checks_ % 4 != 0) return;
   for (std::uint64_t b = 0; b < volume_blocks_; ++b)
@@ -85,7 +85,7 @@ void Cluster::check_digests(const Node& n, const DigestTable& digests, const Sim
       violated(fmt::format("replica {}: block {} is right, and its digest is not", n.id, b));
 }
 
-// Nobody else writes in an epoch, and it has one record in one place.
+// Only one replica writes in an epoch, and each place of an epoch has one record.
 void Cluster::check_records(const Node& n, const RecoveredLog& log) {
   for (const StoredRecord& r : log.records) {
     LogMark mark = r.body.mark();
@@ -102,7 +102,7 @@ void Cluster::check_records(const Node& n, const RecoveredLog& log) {
   check_cut_off(n, log);
 }
 
-// What the bytes of the journal prove durable is there after the start. `before`: the journal as the start
+// Records that the journal's bytes prove durable are there after the start. before: the journal as the start
 // has found it.
 void Cluster::check_proven(const Node& n, const SimFile& before, const RecoveredLog& log) {
   auto records = records_in(before);
@@ -125,8 +125,8 @@ void Cluster::check(const Node& n, const Found& found, bool need_promised, const
                        history_.explain(found.image)));
 }
 
-// Every member of the recorded set holds every promise at this very moment, unless somebody was overruled;
-// the others, where they are not being filled, the state after some requests.
+// Each member of the recorded set holds every promise now, unless an operator used force. Each other replica
+// that is not being filled holds the state after some request.
 std::vector<Cluster::Found> Cluster::check_all(const char* when) {
   std::vector<Found> all;
   for (auto& n : nodes_) all.push_back(after_power_cut(*n));
@@ -140,7 +140,7 @@ std::vector<Cluster::Found> Cluster::check_all(const char* when) {
   return all;
 }
 
-// Somebody has it.
+// Each promise is on some replica.
 void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
   auto promises = history_.promised();
   for (History::State p : promises) {
@@ -152,8 +152,8 @@ void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
   }
 }
 
-// Where a replica stands at an earlier point of a source's history, and the source says since when it has
-// marked what the replica lacks, all that differs is marked (bitmap.h).
+// The target holds an earlier point of the source's history, and the source has marked the target's missing
+// blocks since then. Then every differing block must be marked (bitmap.h).
 void Cluster::check_marks(const std::vector<Found>& all, const char* when) {
   for (auto& x : nodes_) {
     for (auto& y : nodes_) {

@@ -1,4 +1,4 @@
-// The clients: programs that use the device of a primary, of each one that thinks it is, and what they see.
+// The clients: programs that use the device of each replica that is primary or thinks so, and what they read.
 #include <algorithm>
 #include <cerrno>
 
@@ -83,8 +83,8 @@ void Cluster::place(Node& n, Request& r) {
   r.sectors -= before + behind;
 }
 
-// Right is what was there when everything answered before had happened, or what a request under way then or
-// since writes.
+// The right values: that of the newest request answered before the read began, and those of requests in
+// flight then or later.
 void Cluster::check_read(const Node& n, Request& r) {
   for (std::uint64_t i = 0; i < r.sectors; ++i) {
     std::uint64_t value = load_le<std::uint64_t>(r.data.data() + i * sector_bytes), at = r.sector + i,
@@ -115,7 +115,7 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
   r.mount->open--;
   check_device(n, r, id, error);
   if (r.changes_something() && r.has_parts()) r.mount->writes_parts = false;
-  if (error != 0) return not_done(n, r);  // nothing was promised
+  if (error != 0) return not_done(n, r);  // no promise was made
   if (n.index != client_at_) coverage_.hit("role: a deposed primary answers");
   switch (r.op) {
     case core::ClientOp::flush:
@@ -128,8 +128,8 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
   }
 }
 
-// Where the block at its edge could not be read the request has failed by itself, and the device goes on. One
-// that fails with the device may have been carried out.
+// If the block at its edge could not be read, only this request has failed, and the device continues. A
+// request that fails with the device may have been carried out.
 void Cluster::not_done(const Node& n, Request& r) {
   Mount& m = *r.mount;
   if (!r.changes_something() || !r.has_parts() || m.path.tip != r.state) return;
@@ -139,7 +139,7 @@ void Cluster::not_done(const Node& n, Request& r) {
   for (std::uint64_t b = r.lba(); b < r.lba() + r.blocks(); ++b) std::erase(m.writers[b], r.state);
 }
 
-// What is acknowledged is one history, by all primaries, until a replica is overruled.
+// All primaries acknowledge one history, until an operator overrules a replica.
 void Cluster::promise(History::State state, const Node& n) {
   bool fresh = history_.promise(state);
   if (history_.promised().size() > 1 && !forced_)
@@ -149,7 +149,7 @@ void Cluster::promise(History::State state, const Node& n) {
   if (min_in_sync_ > 1 && fresh && random_.below(32) == 0) check_width(state, n);
 }
 
-// Durable on as many replicas as the administrator asked for.
+// The request is durable on as many replicas as min_in_sync requires.
 void Cluster::check_width(History::State state, const Node& n) {
   unsigned holders = 0;
   for (auto& each : nodes_) {
@@ -172,7 +172,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
       coverage_.hit("role: deposed");
     else
       coverage_.hit("role: demoted");
-    // After a demotion in good order everything completed is everywhere.
+    // After a clean demotion, every completed request is on all replicas.
     if (!change.lost && n.mount) promise(n.mount->completed, n);
     return unmount(n);
   }
@@ -180,7 +180,8 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
   check_asked(n);
   if (n.loss_accepted) note_accepted(n);
   for (auto& other : nodes_) {
-    if (other.get() == &n || !other->mount) continue;  // one that nobody has confirmed does not answer yet
+    if (other.get() == &n || !other->mount)
+      continue;  // a primary whose promotion is not durable has no mount yet
     coverage_.hit("role: promoted while another one still thinks it is primary");
     if (!external_ && !forced_)
       violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
@@ -188,9 +189,9 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
   begin_survey(n);
 }
 
-// A promoted replica has asked all replicas that could be reached.
+// A promoted replica has asked every reachable replica.
 void Cluster::check_asked(const Node& n) {
-  constexpr std::int64_t heard_of_us = 40'000;  // from the beginning of a connection, at the latest
+  constexpr std::int64_t heard_of_us = 40'000;  // the maximum time from the start of a connection
   bool has_just_started = std::chrono::microseconds(now_us_ - n.started_at) < ask_peers_for_;
   if (has_just_started) coverage_.hit("role: promoted soon after the start");
   for (const Link& l : links_) {
@@ -207,7 +208,7 @@ void Cluster::check_asked(const Node& n) {
   }
 }
 
-// The client mounts: it reads everything, and what it sees is what happened.
+// The client mounts: it reads the whole device, and the result must be a state of the history.
 void Cluster::begin_survey(Node& n) {
   n.survey = {++survey_no_, 0, Image(volume_blocks_), history_.promised()};
   for (std::uint64_t lba = 0; lba < volume_blocks_; lba += survey_blocks, ++n.survey.left)
@@ -238,11 +239,11 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
                      fmt::format("survey of replica {}", n.id));
   if (part.survey != n.survey.no) return true;
   if (error != 0) {
-    n.survey.no = 0;  // mounted again, if it still is primary
+    n.survey.no = 0;  // mounts again if the replica is still primary
     schedule(500, [this, &n, life = n.life] {
       if (n.life != life || !n.is_primary() || n.survey.no != 0 || n.mount) return;
-      auto promised = std::move(n.survey.promised);  // others may have promised more since, if it has been
-                                                     // deposed and does not know
+      // If it is deposed without knowing, other replicas may have promised more since.
+      auto promised = std::move(n.survey.promised);
       begin_survey(n);
       n.survey.promised = std::move(promised);
     });
@@ -256,7 +257,7 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   return true;
 }
 
-// The journal had lost records whose content is in the data area in part: what that makes nobody has written.
+// The content of lost records is partly in the data area. No request has written this mixture.
 void Cluster::note_accepted(Node& n) {
   coverage_.hit("operator: accepts a loss");
   Found found = after_power_cut(n);
@@ -264,9 +265,9 @@ void Cluster::note_accepted(Node& n) {
   n.loss_accepted = false;
 }
 
-// It must hold everything that was promised when its reads began: where an arbiter has granted the next
-// primary meanwhile, the next primary may have promised more before they end. Where somebody was overruled,
-// what is missing must be elsewhere (check_kept).
+// The image must hold every promise from before its reads began. With an arbiter, the next primary may
+// promise more before the reads end. After the use of force, missing promises must be on another replica
+// (check_kept).
 void Cluster::mount(Node& n, const Image& image) {
   auto states = history_.matching(image);
   const auto& promised = external_ ? n.survey.promised : history_.promised();
@@ -286,7 +287,7 @@ void Cluster::mount(Node& n, const Image& image) {
   client_step(n, n.mount);
 }
 
-// What its device answers from now on belongs to that mount and to no other.
+// Later answers of the device belong to that mount only.
 void Cluster::unmount(Node& n) {
   n.mount.reset();
   n.survey.no = 0;

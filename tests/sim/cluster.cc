@@ -25,8 +25,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
       volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)),
       history_(Image(volume_blocks_)) {
   SimMemory::begin_run();
-  // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that
-  // is slow.
+  // In some clusters, the load keeps the journal's ring full. In some, one kind of disk operation is slow.
   heavy_ = random_.below(6) == 0;
   if (heavy_)
     volume_blocks_ = random_.below(3) == 0 ? volume_blocks_max : 1500,
@@ -35,7 +34,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
   slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);
   fetch_timeout_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 300);
-  // With a small send window the arena is small too, and has no room for the large sync window beside a full
+  // With a small send window, the arena is small too. It has no room for the large sync window beside a full
   // ring.
   send_window_bytes_ = random_.below(2) == 0 ? 512u << 10 : 4u << 20;
   sync_window_bytes_ = random_.below(2) == 0 ? 256u << 10 : 12u << 20;
@@ -43,7 +42,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   external_ = random_.below(2) == 0;
   on_loss_ = random_.below(2) == 0 ? core::OnPeerLoss::suspend : core::OnPeerLoss::go_on;
   for (std::size_t i = 0; i < count; ++i) {
-    // The first one always is a member.
+    // The first replica is always a member.
     auto protocol = i > 0 && random_.below(5) == 0 ? static_cast<core::Protocol>(random_.below(2))
                                                    : core::Protocol::C;
     nodes_.push_back(std::make_unique<Node>(i, protocol, journal_bytes, volume_blocks_));
@@ -55,8 +54,8 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   if (mixed_)
     for (Link& l : links_)
       l.protocol = static_cast<core::Protocol>(std::min<std::uint64_t>(2, random_.below(5)));
-  // Who is promoted by force although all its links are A or B never has two in sync again: such a volume
-  // rightly waits.
+  // A replica with only A or B links that is promoted by force never gets a second member. With min_in_sync
+  // 2, such a volume waits, as it should.
   std::size_t c_needed = by_force_ ? count : 2;
   auto is_c = [](auto& n) { return n->protocol == core::Protocol::C; };
   if (!mixed_ && random_.below(6) == 0 &&
@@ -154,7 +153,7 @@ void Cluster::create(Node& n) {
   if (!made) violated("create: " + made.error().message);
 }
 
-// What is in the data area is the volume: everybody else is filled from here.
+// The data area is the volume, and all other replicas are filled from here.
 void Cluster::adopt(Node& n) {
   Image image;
   for (std::uint64_t b = 0; b < volume_blocks_; ++b) {
@@ -181,7 +180,7 @@ void Cluster::start(Node& n) {
   std::size_t blocks = core::arena_blocks_min(config) + 200;
   n.memory.reset();
   n.memory = std::make_unique<SimMemory>(blocks * block_size);
-  // All of what may be loaded, a part, or nothing.
+  // All of the content that may be loaded, a part of it, or none.
   std::size_t room = core::recovery_blocks(config, blocks);
   if (random_.below(2) == 0) room = random_.below(room + 1);
   auto recovered = journal::recover(
@@ -227,7 +226,7 @@ void Cluster::start(Node& n) {
                    recovered->report.uncommitted));
   n.core->tick({now_us_ * 1000});
   drain(n);
-  // A connection takes a while, and a promotion may be asked for meanwhile.
+  // A connection takes a while, and a promotion may be requested before it is there.
   n.started_at = now_us_;
   auto soon = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(ask_peers_for_).count());
@@ -251,7 +250,7 @@ void Cluster::crash(Node& n, bool power) {
   n.life++;
   for (Link& l : links_)
     if (l.a == n.index || l.b == n.index) disconnect(l);
-  // A killed process leaves its submitted operations to the kernel, which finishes them.
+  // The kernel finishes the submitted operations of a killed process.
   for (auto& [no, p] : n.pending) (power ? p.tear : p.apply)();
   n.pending.clear();
   if (power) {
@@ -259,7 +258,8 @@ void Cluster::crash(Node& n, bool power) {
     n.data.power_cut(random_);
   }
   std::erase_if(survey_, [&](const auto& part) { return part.second.node == n.index; });
-  std::erase_if(requests_, [&](const auto& r) { return r.second.node == n.index; });  // nobody answers them
+  std::erase_if(requests_, [&](const auto& r) { return r.second.node == n.index; });  // these requests get no
+                                                                                      // answer
   unmount(n);
 }
 
@@ -300,7 +300,7 @@ void Cluster::inject_fault() {
     isolate();
   } else if (kind == 10 && (!external_ || random_.below(2) == 0)) {
     Node& n = *nodes_[random_.below(nodes_.size())];
-    // Without force a disk is lost only while the primary lives and has everything.
+    // Without force, a disk is lost only while the primary is alive and has everything.
     if (by_force_ || (primary_holds_all() && &n != primary())) lose_disk(n);
   } else if (kind == 10) {
     coverage_.hit("fault: the arbiter is away");
@@ -357,7 +357,7 @@ void Cluster::isolate() {
   if (arbiter_too) {
     coverage_.hit("fault: a node cut off from all others and from the arbiter");
     nodes_[alone]->no_arbiter = true;
-    // Often only when the others can be reached again, and one of them has been promoted since.
+    // Often only once the others are reachable again, and one of them was promoted meanwhile.
     schedule(5000 + below(random_.below(3) == 0 ? 60'000 : 200'000),
              [this, alone] { nodes_[alone]->no_arbiter = false; });
   }
@@ -366,12 +366,12 @@ void Cluster::isolate() {
     if (l.a == alone || l.b == alone) cut(l, 5000 + below(60000));
 }
 
-// Each group on its own for a while; the arbiter is with one of them, or with both.
+// Each group is alone for a while. The arbiter is with one group, or with both.
 void Cluster::partition() {
   std::uint64_t group = 1 + random_.below((1u << nodes_.size()) - 2);
   auto in_group = [&](std::size_t i) { return (group >> i & 1) != 0; };
   coverage_.hit("fault: two groups");
-  std::uint64_t arbiter_with = random_.below(3);  // 2: both
+  std::uint64_t arbiter_with = random_.below(3);  // 2: with both
   note(fmt::format("groups {:b} and {:b}", group, ~group & ((1u << nodes_.size()) - 1)));
   std::int64_t us = 5000 + below(random_.below(3) == 0 ? 200'000 : 60'000);
   for (auto& n : nodes_) {
@@ -393,13 +393,13 @@ void Cluster::lose_disk(Node& n) {
   revive_later(n);
 }
 
-// From now on nothing happens to anybody any more.
+// From now on there are no faults.
 void Cluster::heal() {
   client_runs_ = false;
   arbiter_.reachable = true;
   for (Link& l : links_) l.cut = false;
-  // While a write takes longer than a member may take, members come and go without an end; and one that is
-  // filled makes no step in that time, for which it reads, writes, syncs and stores a superblock.
+  // A slow write must not take longer than a member may take, or members would leave and return without end.
+  // One step of a resync target must fit too: reads, writes, syncs and a superblock.
   for (std::int64_t& us : slow_us_)
     us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(8)));
   end_faults();
@@ -422,7 +422,7 @@ void Cluster::settle_and_compare() {
              !s.inconsistent && !s.sync_target && (s.in_sync || s.protocol != core::Protocol::C);
     });
   };
-  // Nor is a machine still to be repaired: of one whose requests have waited too long that comes late.
+  // No machine still waits for its repair, which comes late if its requests exceeded suspend_timeout.
   auto nothing_asked = [&] {
     return std::none_of(nodes_.begin(), nodes_.end(),
                         [](auto& n) { return n->command_open || n->failed_from; });
@@ -441,7 +441,7 @@ void Cluster::settle_and_compare() {
           next = now_us_ + 1000;
           for (auto& n : nodes_) feed(*n, core::CheckpointNow{});
         }
-        // A late grant that its own replica does not know of deposes the primary when the primary asks next.
+        // A late grant that its own replica does not know deposes the primary at the primary's next question.
         if (!primary() && !external_) violated("the primary is gone and nothing has failed");
         if (!primary() && !std::exchange(operator_runs_, true)) schedule(1000, [this] { operator_step(); });
         if (!primary()) return false;
@@ -467,8 +467,8 @@ void Cluster::run() {
   operator_step();
   std::uint64_t faults = 2 + random_.below(8);
   for (std::uint64_t i = 0; i < faults; ++i) {
-    // Now and then two faults in quick succession: the second hits a start, a search for the common record, a
-    // cut.
+    // Sometimes two faults come in quick succession, so that the second hits a start, a search for the common
+    // record, or a cut.
     std::int64_t least = random_.below(3) == 0 ? 0 : 1000;
     std::int64_t until = now_us_ + least + below(least == 0 ? 25000 : 60000);
     run_until([&] { return now_us_ >= until; }, 10'000'000, "time to pass");

@@ -1,5 +1,5 @@
-// Two to five replicas, their disks, the links between them, an arbiter, an operator and a client, in one
-// thread, from one seed.
+// Two to five replicas, their disks, the links between them, an arbiter, an operator and a client. All run in
+// one thread, from one seed.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@
 
 namespace twinloft::repl::sim {
 
-// The client's memory. The core treats aligned memory otherwise than other memory, so the alignment must come
-// from the seed and not from the allocator.
+// The client's memory. The core treats aligned memory differently, so the seed must decide the alignment, not
+// the allocator.
 class ClientMemory {
  public:
   ClientMemory() = default;
@@ -43,24 +43,24 @@ struct Violation {
   std::string what;
 };
 
-// The consensus store, as the replicas see it: a compare-and-swap whose answer may be late or lost.
+// The consensus store as the replicas see it: a compare-and-swap whose answer may be late or lost.
 struct SimArbiter {
   std::optional<core::EpochValue> value;
   bool reachable = true;
-  unsigned late = 0;                          // changes that are on their way after their answer was given up
-  std::vector<core::EpochValue> before = {};  // values that were replaced
+  unsigned late = 0;                          // changes that are applied after their answer was given up
+  std::vector<core::EpochValue> before = {};  // earlier values
 };
 
 class Cluster {
  public:
   Cluster(std::uint64_t seed, bool trace, Coverage& coverage);
   ~Cluster();
-  // Throws Violation where a checker finds the promise broken.
+  // Throws Violation if a checker finds a broken promise.
   void run();
 
  private:
   struct Node;
-  struct Pending;  // a disk operation under way
+  struct Pending;  // a disk operation in flight
   struct DiskFault;
   enum class DiskKind { journal, read, home, sync, superblock, journal_read, archive };
   static constexpr std::size_t disk_kinds = 7;
@@ -70,36 +70,36 @@ class Cluster {
     std::function<void()> action;
     bool operator>(const Event& o) const { return std::tie(at, order) > std::tie(o.at, o.order); }
   };
-  // Between two replicas, a < b by index.
+  // A link between two replicas, a < b by index.
   struct Link {
     std::size_t a, b;
-    core::Protocol protocol = core::Protocol::C;  // in a cluster that has one for each link
+    core::Protocol protocol = core::Protocol::C;  // used in a cluster with a protocol for each link
     bool up = false, cut = false;
     std::uint64_t connection = 0;
     std::int64_t up_since = -1;
-    std::int64_t refused_at = -1;  // the last time, since the settings of the two differ
-    // What each side thinks: one that has not noticed the end of a connection has it until the next one
-    // arrives.
+    std::int64_t refused_at = -1;  // when the two last refused each other because of different settings
+    // The view of each side. A side that has not noticed the end of a connection still has it, until the next
+    // connection arrives.
     bool told[2] = {false, false};
-    bool silent[2] = {false, false};  // what this side sends is lost
-    std::int64_t slow_us = 0;         // messages take up to so much longer
+    bool silent[2] = {false, false};  // messages of this side are lost
+    std::int64_t slow_us = 0;         // messages take up to this much longer
     std::int64_t deliver_at[2] = {0, 0};
-    std::uint64_t sent = 0;  // large messages
+    std::uint64_t sent = 0;  // number of large messages
   };
-  // What there was when a read began: judges its error.
+  // The state when a read began, to judge an error of the read.
   struct BeforeRead {
     std::int64_t at = 0;
     std::uint64_t disturbances = 0;
-    std::uint64_t untold = 0;   // VolumeStatus::unreadable_blocks then
-    bool must_succeed = false;  // as long as nothing happens to anybody
+    std::uint64_t untold = 0;   // VolumeStatus::unreadable_blocks at that time
+    bool must_succeed = false;  // unless a fault happens meanwhile
   };
-  struct Mount;  // programs that use a primary's device
+  struct Mount;  // the programs that use a primary's device
   struct Request {
     core::ClientOp op;
     bool fua;
     std::size_t node;
     std::shared_ptr<Mount> mount;
-    History::State state;             // that it leads to, for writes
+    History::State state;             // for writes: the state after the request
     History::State completed_before;  // for flushes and reads
     std::uint64_t sector, sectors;
     ClientMemory data;
@@ -108,7 +108,7 @@ class Cluster {
     std::uint64_t blocks() const {
       return sectors == 0 ? 0 : (sector + sectors - 1) / sectors_in_block + 1 - lba();
     }
-    // The rest of the blocks at its edges may have to be read before it is carried out.
+    // True if the core may have to read the rest of the blocks at its edges first.
     bool has_parts() const { return sector % sectors_in_block != 0 || sectors % sectors_in_block != 0; }
     bool changes_something() const { return op != core::ClientOp::flush && op != core::ClientOp::read; }
   };
@@ -134,7 +134,7 @@ class Cluster {
   void inject_fault();
   void inject_change(std::uint64_t kind);
 
-  // faults.cc: failing disks, and links that fail without saying so
+  // faults.cc: failing disks, and links that fail silently
   void rot();
   void rot_record(Node& node, std::uint64_t kind);
   void rot_beside_the_log(Node& node);
@@ -157,7 +157,7 @@ class Cluster {
   void damage_superblock(Node& node);
   void note_recovery(Node& node, const RecoveredLog& log);
 
-  // cut.cc: what was cut off never comes back
+  // cut.cc: cut records never come back
   struct RecordKey {
     Uuid epoch;
     std::uint64_t lsn;
@@ -170,7 +170,7 @@ class Cluster {
   static bool superblock_is_settled(const Node& node);
   void check_cut_off(const Node& node, const RecoveredLog& log);
 
-  // latent.cc: sectors of the data area that cannot be read
+  // latent.cc: unreadable sectors of the data area
   void make_latent();
   void make_wrong();
   void aim_at_unreadable(const Node& node, std::uint64_t& lba, std::uint64_t blocks);
@@ -183,7 +183,7 @@ class Cluster {
   void note_repairs(const Node& node);
   void read_everything();
 
-  // changes.cc: what an administrator changes, or loses
+  // changes.cc: changes of the configuration, and losses
   void detach();
   void reconfigure(Node& node, std::set<ReplicaId> without);
   void change_peers();
@@ -195,7 +195,7 @@ class Cluster {
   void heal();
   void settle_and_compare();
 
-  // settings.cc: files that differ, and long chains of epochs
+  // settings.cc: different settings, and long chains of epochs
   std::string disagreement_between(const Node& here, const Node& there);
   bool refuse_unfit(Link& link);
   void change_settings();
@@ -205,7 +205,7 @@ class Cluster {
   void begin_chain();
   void chain_step(Node& node, Node& away, std::uint64_t from, unsigned left);
 
-  // force.cc: an administrator who overrules, loses, and gives up
+  // force.cc: an operator who uses force, accepts losses, and discards histories
   bool overrule(Node& node);
   void promote_by_force(Node& node);
   void give_up(Node& node, bool force);
@@ -222,7 +222,7 @@ class Cluster {
   void check_winner(Node& winner);
   bool give_up_losers(Node& winner);
 
-  // perform.cc: what a core asks for
+  // perform.cc: performs a core's effects
   void feed(Node& node, core::Event event);
   void drain(Node& node);
   void perform(Node& node, core::Output& out);
@@ -257,7 +257,7 @@ class Cluster {
   void note_accepted(Node& node);
   void check_asked(const Node& node);
   bool is_granted(const Node& node) const;
-  Node* primary();  // mounted, and of several the one that counts
+  Node* primary();  // mounted; of several, the primary that counts
 
   // operator.cc
   void operator_step();
@@ -269,15 +269,15 @@ class Cluster {
   // checks.cc
   struct Found {
     Image image;
-    ReplicaSet in_sync = 0;   // of the newest epoch on this disk
-    bool consistent = false;  // it is to be the state after some prefix
+    ReplicaSet in_sync = 0;   // in the newest epoch on this disk
+    bool consistent = false;  // the content must be the state after some prefix
     std::vector<History::State> states;
     Lsn last;
-    Epoch epoch;  // of the last record
+    Epoch epoch;  // the epoch of the last record
     EpochTable epochs;
     std::array<DirtySlot, bitmap_slots> dirty;
-    std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the
-                                                                 // journal
+    // Also those of the records that are in the journal.
+    std::array<std::vector<std::uint64_t>, bitmap_slots> marks;
   };
   Found after_power_cut(const Node& node);
   void check_digests(const Node& node, const DigestTable& digests, const SimFile& data);
@@ -291,42 +291,42 @@ class Cluster {
   SeededRandom random_;
   bool trace_;
   Coverage& coverage_;
-  std::uint64_t digest_ = 0;  // of every event, message and answer: at the end of a trace
+  std::uint64_t digest_ = 0;  // of every event, message and answer; shown at the end of a trace
   std::int64_t now_us_ = 0;
   std::uint64_t next_event_ = 1;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Link> links_;
-  bool external_ = false;  // arbiter
-  bool by_force_ = false;  // the administrator overrules, and disks are lost whatever they hold; forced_: it
-                           // has happened
+  bool external_ = false;  // with an arbiter
+  // The operator may use force, and any disk may be lost. forced_: this has happened.
+  bool by_force_ = false;
   bool forced_ = false, loss_accepted_ = false;
-  bool mixed_ = false;            // a protocol for each link
-  bool settings_change_ = false;  // some machine has other settings
+  bool mixed_ = false;            // each link has its own protocol
+  bool settings_change_ = false;  // at least one machine has other settings
   bool parts_ = false;            // clients write and read parts of blocks
   bool write_ack_durable_ = false;
-  bool adopted_ = false;  // the first replica's data area was there before
+  bool adopted_ = false;  // the first replica's data area existed before the volume
   unsigned min_in_sync_ = 1;
   Duration suspend_timeout_{0};
-  unsigned refusals_ = 0;                 // since something went on: while a split brain is resolved
-  std::set<History::State> may_go_;       // promises that only somebody who is to give up his history had
-  std::map<RecordKey, Hash128> records_;  // that were ever found on a disk
-  std::map<Uuid, ReplicaId> writers_;     // of epochs
-  std::vector<std::map<RecordKey, bool>> cut_off_;  // by node; true: they are gone from its disk
+  unsigned refusals_ = 0;                           // since the last success, while a split brain is resolved
+  std::set<History::State> may_go_;                 // promises that only a replica to be discarded had
+  std::map<RecordKey, Hash128> records_;            // all records that were ever found on a disk
+  std::map<Uuid, ReplicaId> writers_;               // the writer of each epoch
+  std::vector<std::map<RecordKey, bool>> cut_off_;  // by node; true: no longer on its disk
   core::OnPeerLoss on_loss_ = core::OnPeerLoss::suspend;
   SimArbiter arbiter_;
-  std::map<Uuid, std::int64_t> asked_at_;  // by epoch: when the arbiter was asked for it first
+  std::map<Uuid, std::int64_t> asked_at_;  // by epoch: when the arbiter was first asked for it
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;
   Duration ask_peers_for_{0}, slow_peer_{0}, fetch_timeout_{0}, resync_latency_target_{0};
-  std::uint64_t disturbances_ = 0;  // faults, lost connections, changes of role
+  std::uint64_t disturbances_ = 0;  // number of faults, lost connections and changes of role
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
-  std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
+  std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: up to this much longer
 
-  std::size_t client_at_ = SIZE_MAX;  // index of the primary that was mounted last, of those that count
+  std::size_t client_at_ = SIZE_MAX;  // the index of the last mounted primary that counts
   std::map<std::uint64_t, Request> requests_;
-  // A new primary's device is read whole before it is used.
+  // A new primary's device is read as a whole before it is used.
   static constexpr std::uint64_t survey_blocks = 256;
   struct SurveyPart {
     std::size_t node;
@@ -335,7 +335,7 @@ class Cluster {
     ClientMemory data;
     BeforeRead errors = {};
   };
-  std::map<std::uint64_t, SurveyPart> survey_;  // parts of earlier ones stay until they are answered
+  std::map<std::uint64_t, SurveyPart> survey_;  // parts of an abandoned survey stay until they are answered
   std::uint64_t survey_no_ = 0;
   std::uint64_t next_request_ = 1;
   bool client_runs_ = true, operator_runs_ = true;

@@ -1,12 +1,11 @@
-// Disks that change what they hold: flipped bits, writes that land in the wrong place, sectors that cannot be
-// read.
+// Disks that corrupt their content: flipped bits, writes to the wrong place, sectors that cannot be read.
 //
-// It befalls a replica that is switched off, while the primary and so a member of the recorded set is whole:
-// what is lost must then come back from there. A record that nothing proves durable is left alone: nobody can
-// tell its loss from a torn write.
+// The victim is switched off, and the primary has everything, as a member of the recorded set. So the lost
+// content must come back from there. A record that is not proven durable is left alone, because its loss
+// would look like a torn write.
 //
-// Where the damage is, and whether it must be noticed, is said by the formats (journal_view.h), and recovery
-// is not asked.
+// The formats alone decide where the damage is and whether it must be noticed (journal_view.h). Recovery has
+// no part in that.
 #include "journal_view.h"
 #include "node.h"
 #include "twinloft/spool-repl/format/bitmap.h"
@@ -26,12 +25,12 @@ void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) {
 }
 
 struct Place {
-  std::uint64_t page;  // bytes, on the journal device
+  std::uint64_t page;  // byte offset on the journal device
   const LiveRecord* record;
-  std::uint64_t in_record;  // bytes
+  std::uint64_t in_record;  // byte offset in the record
 };
 
-// A page of a record that counts; nullopt: there is none.
+// A page of a proven record; nullopt: there is none.
 std::optional<Place> victim(const std::vector<LiveRecord>& records, SeededRandom& random) {
   std::vector<const LiveRecord*> proven;
   for (const LiveRecord& r : records)
@@ -44,7 +43,7 @@ std::optional<Place> victim(const std::vector<LiveRecord>& records, SeededRandom
 
 }  // namespace
 
-// The client's primary is the one that counts, and not one that another has taken the place of.
+// True if the mounted primary counts, and no other replica has taken its place.
 bool Cluster::primary_holds_all() {
   Node* p = primary();
   if (!p) return false;
@@ -65,7 +64,7 @@ void Cluster::rot() {
     coverage_.hit("fault: a bitmap rots");
     flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
   } else if (kind == 6) {
-    // Of the blocks in it nothing is known then, so that nothing else may be wrong with them.
+    // Nothing is known of these blocks then, so no other fault may hit them.
     coverage_.hit("fault: digests rot");
     n.digests_rotted = true;
     n.data.make_right();
@@ -92,7 +91,8 @@ void Cluster::rot_record(Node& n, std::uint64_t kind) {
   } else if (kind == 3) {
     Place from = *victim(records, random_);
     Page there = n.journal.page(from.page / block_size);
-    counts = !there.same(n.journal.page(at->page / block_size));  // a write fills its blocks alike
+    counts = !there.same(n.journal.page(at->page / block_size));  // a write fills its blocks with equal
+                                                                  // content
     if (counts) coverage_.hit("fault: a write lands in the wrong place of the journal");
     n.journal.write_durable(at->page, {there});
   } else {
@@ -104,7 +104,7 @@ void Cluster::rot_record(Node& n, std::uint64_t kind) {
   if (counts) n.lost_disk(now_us_), n.damaged = true;
 }
 
-// Before the tail, or behind the last record: old frames, and zeros. Nothing is lost by it.
+// Before the tail or after the last record: old frames and zeros. This loses nothing.
 void Cluster::rot_beside_the_log(Node& n) {
   auto sb = superblock_in(n.journal);
   auto records = records_in(n.journal);

@@ -1,14 +1,14 @@
-// What was cut off never comes back: neither a tail that was archived, nor what a start found behind the end
-// of its log.
+// Cut records never come back: neither an archived tail, nor records that a start found after the end of its
+// log.
 //
-// Judged by the bytes on the disk alone. A record that another replica has sent since may be there.
+// Judged by the bytes on the disk alone. A record that another replica has sent again since may be there.
 #include "node.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 
 namespace twinloft::repl::sim {
 
-// The record whose frame is there, if one is; `whole`: all of it that is to be read.
+// The record whose frame is there, if any. whole: all bytes that may be read.
 std::optional<Cluster::RecordKey> Cluster::record_in(ByteSpan whole) const {
   auto frame = decode_frame(whole.first(block_size), volume_uuid);
   if (!frame || frame_header_bytes + frame->meta_bytes > whole.size()) return std::nullopt;
@@ -18,15 +18,15 @@ std::optional<Cluster::RecordKey> Cluster::record_in(ByteSpan whole) const {
   return RecordKey{body->header.epoch.id, body->mark().lsn.v};
 }
 
-// They are still in the log; gone they are when a look at the disk does not find them.
+// The records are still in the log. They count as erased once a check of the disk does not find them.
 void Cluster::note_archived(const Node& n, ByteSpan record) {
   auto key = record_in(record);
   if (!key) violated(fmt::format("replica {} keeps a tail, and a part of it is no record", n.id));
   cut_off_[n.index].emplace(*key, false);
 }
 
-// `before`: the journal as this start has found it. Records that it holds above the end of the log are gone
-// from now on.
+// before: the journal as this start has found it. Records in it after the end of the log count as erased from
+// now on.
 void Cluster::note_dropped(const Node& n, SimFile before, const RecoveredLog& log) {
   auto loaded = journal::load_superblock(before);
   if (!loaded) return;
@@ -55,8 +55,8 @@ void Cluster::note_received(const Node& to, const PeerMessage& message) {
   if (body) cut.erase({body->header.epoch.id, body->mark().lsn.v});
 }
 
-// Whether its last superblock is on both places. One that is on the first only may still be lost, and what it
-// has cut comes back: nobody has been told of that.
+// Whether both places have the last superblock. With the first place only, it may still be lost, and the
+// records that it cut come back. No other replica relies on it yet.
 bool Cluster::superblock_is_settled(const Node& n) {
   std::uint64_t generation[2] = {0, 1};
   for (int copy : {0, 1})
@@ -79,7 +79,7 @@ void Cluster::check_cut_off(const Node& n, const RecoveredLog& log) {
       violated(fmt::format("replica {}: the record at LSN {} was cut off, and has come back", n.id, key.lsn));
     if (found || gone || !settled) continue;
     if (key.lsn > log.superblock.tail.lsn.v)
-      coverage_.hit("cut off: a tail");  // and not passed by a checkpoint
+      coverage_.hit("cut off: a tail");  // it was not passed by a checkpoint
     gone = true;
   }
 }

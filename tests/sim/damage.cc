@@ -1,4 +1,4 @@
-// Damage to a journal at rest: what recovery must refuse, and what it must mend.
+// Damage to a journal at rest: what recovery must refuse, and what it must repair.
 #include <algorithm>
 
 #include "journal_view.h"
@@ -7,7 +7,7 @@
 
 namespace twinloft::repl::sim {
 
-// On copies: a replica that refuses to start would be replaced, which other faults do.
+// Works on copies. A replica that refuses to start would have to be replaced, and other faults do that.
 void Cluster::probe_damage(const Node& n) {
   if (n.damaged) return;
   SimFile journal = n.journal;
@@ -28,7 +28,7 @@ void Cluster::probe_damage(const Node& n) {
       journal.flip(at + payload + random_.below(std::uint64_t{hit.body.header.payload_blocks} * block_size),
                    random_);
       break;
-    default:  // a write that went to the wrong place, or zeros that came back
+    default:  // a write to the wrong place, or zeros
       journal.write_durable(
           at, {random_.below(2) == 0 || &hit == &records[0] ? Page()
                                                             : journal.page(records[0].offset / block_size)});
@@ -48,7 +48,7 @@ void Cluster::probe_damage(const Node& n) {
 void Cluster::damage_superblock(Node& n) {
   for (int copy : {0, 1})
     if (!decode_superblock({n.journal.page(superblock_offset[copy] / block_size).bytes(), block_size}))
-      return;  // torn already
+      return;  // already torn
   SimFile journal = n.journal, data = n.data;
   for (int copy : {0, 1}) journal.flip(superblock_offset[copy] + random_.below(256), random_);
   if (journal::recover(journal, data)) violated(fmt::format("replica {} starts without a superblock", n.id));

@@ -1,8 +1,8 @@
-// Faults that a machine survives: operations that a disk fails, garbage that it reads, a full disk for
-// archives, links that fall silent and whose two ends notice one after the other, slow links.
+// Faults that a machine survives: failed disk operations, garbage from reads, no room for archives, slow
+// links, and silent links whose two ends notice at different times.
 //
-// A disk that failed a write is repaired by a restart of the machine, as an administrator does it. Until then
-// the device must answer every write and flush with an error.
+// A failed write is repaired by a restart of the machine, by the operator. Until then, the device must answer
+// every write and flush with an error.
 #include <algorithm>
 #include <cerrno>
 
@@ -14,8 +14,8 @@ namespace twinloft::repl::sim {
 void Cluster::inject_partial_fault() {
   std::uint64_t kind = random_.below(14);
   if (kind >= 10) {
-    // A replica that is being filled, or has just been, is the more interesting the less its source knows of
-    // it.
+    // A replica that is being filled, or has just been filled, makes a power cut of its source more
+    // interesting.
     bool filling = std::any_of(nodes_.begin(), nodes_.end(),
                                [](auto& n) { return n->alive() && n->core->status().inconsistent; });
     bool at_primary = primary() && (filling ? random_.below(4) != 0 : random_.below(2) == 0);
@@ -35,7 +35,7 @@ void Cluster::inject_partial_fault() {
   schedule(20'000 + below(60'000), [&l] { l.slow_us = 0; });
 }
 
-// The power comes back and goes again, before or after the node has found its place.
+// The power comes back and fails again, before or after the replica has joined the others.
 void Cluster::stutter(Node& n, unsigned again) {
   if (!n.alive()) return;
   crash(n, true);
@@ -51,8 +51,9 @@ void Cluster::stutter(Node& n, unsigned again) {
 
 // ---- links
 
-// Nothing, or nothing in one direction, arrives any more. The side that notices first closes its end; the
-// other learns of it by its own timeout, or by the next connection: the replica with the lower id calls.
+// Nothing arrives any more, in one direction or in both. The side that notices first closes its end. The
+// other side notices by its own timeout, or by the next connection, which the replica with the lower id
+// makes.
 void Cluster::silence(Link& l) {
   if (!l.up) return;
   disturbances_++;
@@ -99,13 +100,13 @@ void Cluster::break_disk(Node& n) {
   if (kind == DiskKind::archive) fault.error = ENOSPC, fault.left = UINT_MAX;
   if (kind == DiskKind::read) fault.left = 1 + static_cast<unsigned>(random_.below(3));
   n.fault = fault;
-  // Room is made, cables are pushed home. What has failed a write by then needs more than that.
+  // The disk has room again, or the cable is fixed. A disk that failed a write by then needs a repair.
   schedule(20'000 + below(80'000), [&n, life = n.life] {
     if (n.life == life) n.fault.reset();
   });
 }
 
-// Of an operation that is about to end. Garbage is no error: it is put into what was read.
+// For an operation that is about to end. Garbage is no error: it replaces what was read.
 int Cluster::error_of(Node& n, const Pending& p) {
   if (!n.fault || n.fault->kind != p.kind) return 0;
   int error = n.fault->error;
@@ -169,8 +170,8 @@ void Cluster::fail_from_now(Node& n) {
   });
 }
 
-// Errors instead of waiting, as it is configured: what was completed and is not acknowledged by now fails as
-// if a disk had.
+// suspend_timeout makes requests fail instead of waiting. Completed requests that are not acknowledged by now
+// fail as after a disk failure.
 void Cluster::on_bound(Node& n) {
   if (suspend_timeout_ == Duration(0))
     violated(fmt::format("replica {} does not wait any longer, and no bound was set", n.id));
@@ -198,7 +199,7 @@ void Cluster::end_faults() {
 
 // ---- what is checked
 
-// An error needs a reason, and once a write has failed nothing but reads succeeds.
+// An error needs a reason. After a failed write, only reads succeed.
 void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int error) {
   if (r.op == core::ClientOp::read) {
     if (error != 0) check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("read {}", id));
@@ -212,7 +213,7 @@ void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int erro
     violated(fmt::format("request {} succeeds after a write of replica {} failed", id, n.id));
 }
 
-// Without room for the archive the tail stays.
+// Without room for the archive, the tail is kept.
 void Cluster::check_kept(const Node& n, Lsn last) {
   SimFile journal = n.journal, data = n.data;
   auto recovered = journal::recover(journal, data);

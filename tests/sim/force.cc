@@ -1,9 +1,7 @@
-// An administrator who overrules: promotions by force, losses accepted, a side of a split brain given up; and
-// what must hold all the same: what was acknowledged is in the history that wins, or kept by a replica that
-// says split brain.
+// An operator who uses force: forced promotions, accepted losses, a discarded side of a split brain. What
+// must hold: acknowledged writes are in the winning history, or on a replica that reports split brain.
 //
-// What goes with a lost disk, with damage, or with a history that is given up, is taken from the promises, if
-// nobody else had it.
+// Promises that only a lost disk, a damaged record or a discarded history had are released.
 #include <algorithm>
 
 #include "node.h"
@@ -11,17 +9,17 @@
 namespace twinloft::repl::sim {
 
 namespace {
-constexpr unsigned patience = 40;  // refusals and vain attempts until somebody is overruled
+constexpr unsigned patience = 40;  // refusals and failed attempts before the operator uses force
 constexpr std::int64_t said_lately_us = 30'000;
 }  // namespace
 
-// In its status, now.
+// In its present status.
 bool Cluster::shows_split(const Node& n) {
   auto peers = n.core->status().peers;
   return std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& p) { return p.split_brain; });
 }
 
-// True: there was something to overrule.
+// Returns whether there was something to overrule.
 bool Cluster::overrule(Node& n) {
   if (n.is_primary()) {
     if (!n.core->status().suspended || random_.below(2) == 0) return false;
@@ -44,7 +42,8 @@ void Cluster::promote_by_force(Node& n) {
                    accept_loss ? ", and accepts the loss" : ""));
   if (!n.is_primary()) coverage_.hit("operator: promotes by force");
   if (accept_loss) n.loss_accepted = loss_accepted_ = true;
-  if (accept_loss) n.data.make_right();  // with the loss go the digests: nobody could tell
+  if (accept_loss)
+    n.data.make_right();  // the loss includes the digests, so wrong blocks would not be detected
   n.command_open = true;
   feed(n, core::Promote{command_promote, true, accept_loss});
 }
@@ -66,7 +65,7 @@ void Cluster::on_command(Node& n, const core::CommandDone& done) {
     refusals_++;
 }
 
-// Promises that no other replica has on its disk, and keeps.
+// The promises that no other replica holds and keeps.
 std::vector<History::State> Cluster::only_here(const Node& n) {
   std::vector<History::State> out;
   std::vector<Found> found;
@@ -99,7 +98,7 @@ bool Cluster::follows(Node& p, const Node& n) const {
   });
 }
 
-// One primary, and everybody else follows it or says split brain.
+// One primary, and all others follow it or report split brain.
 bool Cluster::at_rest() {
   Node* only = nullptr;
   for (auto& n : nodes_) {
@@ -112,7 +111,7 @@ bool Cluster::at_rest() {
   if (!only || !only->mount) return false;
   auto says = [&](auto& n) { return n.get() != only && says_split(*n); };
   bool split = std::any_of(nodes_.begin(), nodes_.end(), says);
-  // It may wait for one of those, and who is being filled with it.
+  // The primary may wait for such a replica, and for replicas that are filled meanwhile.
   auto status = only->core->status();
   if (status.suspended && !split) return false;
   auto connected = [&](const Node& n) {
@@ -129,7 +128,7 @@ bool Cluster::says_split(const Node& n) const {
   return n.split_at >= 0 && now_us_ - n.split_at < said_lately_us;
 }
 
-// Somebody becomes primary, without force where that is possible; of two primaries one is stopped.
+// Makes one replica primary, without force if possible. Of two primaries, one is stopped.
 void Cluster::resolve_step() {
   if (!operator_runs_) return;
   schedule(500 + below(4000), [this] { resolve_step(); });
@@ -157,7 +156,7 @@ void Cluster::resolve_step() {
 
 void Cluster::resolve() {
   operator_runs_ = false;
-  // A primary that waits for others does not step down: it is stopped.
+  // A primary that waits for other replicas does not step down, so it is stopped.
   for (auto& n : nodes_)
     if (n->alive() && n->command_open && n->is_primary() && n->core->status().suspended)
       crash(*n, false), start(*n);
@@ -199,14 +198,14 @@ void Cluster::check_winner(Node& winner) {
           "request {} was acknowledged, replica {} does not have it, and nobody who has it says split brain",
           p, winner.id));
     coverage_.hit("split brain: what was acknowledged is with a loser");
-    history_.release(p);  // at the administrator's word
+    history_.release(p);  // by the operator's decision
   }
   for (auto& n : nodes_)
     if (n.get() != &winner && says_split(*n) && !at_stake[n->index])
       coverage_.hit("split brain: nothing that was acknowledged at stake");
 }
 
-// Replicas that do not follow get the command until they do. False: the winner is no longer primary.
+// Replicas that do not follow get the command until they do. False: the winner is not primary any more.
 bool Cluster::give_up_losers(Node& winner) {
   std::int64_t next = now_us_;
   auto step = [&] {

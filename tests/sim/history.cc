@@ -9,8 +9,8 @@
 
 namespace twinloft::repl::sim {
 
-// Of one block; that of a volume is the exclusive or of all (Zobrist), so that a request changes what it
-// touches.
+// The hash of one block. The hash of a volume is the exclusive or of all (Zobrist), so a request changes only
+// its own blocks' parts.
 std::uint64_t History::hash_of(std::uint64_t block, std::uint64_t value) {
   if (value == 0) return 0;
   std::uint64_t x = (block + 1) * 0x9e3779b97f4a7c15 ^ value * 0xd6e8feb86659fd93;
@@ -53,7 +53,7 @@ std::uint64_t History::compose(const std::byte* block) const {
   return compose(words);
 }
 
-// Of each sector what that state has, or something newer.
+// Each sector is as in that state, or newer.
 bool History::contains(const Image& image, State state) const {
   Image had = image_of(state);
   std::vector<bool> zeroed(image.size() * sectors_in_block);
@@ -125,7 +125,7 @@ bool History::leads_to(State earlier, State later) const {
   return later == earlier;
 }
 
-// The earliest on the way here with this content: a replica there has it all.
+// The earliest state on this path with the same content: a replica there has all of it.
 History::State History::earliest_like(State state) const {
   auto [from, to] = by_hash_.equal_range(nodes_[state].hash);
   State earliest = state;

@@ -4,7 +4,7 @@ namespace twinloft::repl::sim {
 
 namespace {
 
-// Bytes as they are on the disk; what cannot be read is read all the same.
+// The bytes on the disk, unreadable ones too.
 std::vector<std::byte> bytes_at(const SimFile& journal, std::uint64_t offset, std::uint64_t bytes) {
   std::vector<std::byte> out(bytes);
   for (std::uint64_t at = 0; at < bytes; at += block_size)
@@ -52,9 +52,8 @@ std::vector<LiveRecord> records_in(const SimFile& journal) {
   LogMark last = sb->tail;
   while (pos < end) {
     auto found = record_at(journal, *sb, pos, last);
-    std::uint64_t wrapped = (pos / sb->ring_bytes + 1) * sb->ring_bytes;  // it lies at the ring's beginning
-                                                                          // where it did not fit before its
-                                                                          // end
+    // A record that did not fit before the ring's end is at the ring's beginning.
+    std::uint64_t wrapped = (pos / sb->ring_bytes + 1) * sb->ring_bytes;
     if (!found && pos % sb->ring_bytes != 0 && wrapped < end) found = record_at(journal, *sb, wrapped, last);
     if (!found || found->frame.pos.v + found->bytes() > end) break;
     pos = found->frame.pos.v + found->bytes();

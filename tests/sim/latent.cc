@@ -1,11 +1,11 @@
-// Sectors of a data area that cannot be read until they are written again, on primary and secondaries, singly
-// and several; and such as can be read and are not what was written there: they have rotted, a write went
-// elsewhere, or none came although the disk said so.
+// Sectors of a data area that are unreadable until they are written again, one or several, on primaries and
+// secondaries. Also readable sectors with wrong content: rotten, overwritten by a misdirected write, or never
+// written.
 //
-// What lies beneath such a sector is right, so the checkers of the disks look through it: a repair that
-// writes anything else is seen, and so is a core that believes what the disk returns. A read may fail only if
-// nobody can help. Whom that befalls says so, and the administrator then gets the sector back (a disk may
-// succeed after all), so that a cluster of which no replica can read a block comes to rest too.
+// The right content stays below such a sector, and the checkers read that. So they notice a repair with other
+// content, and a core that trusts the disk. A read may fail only if no replica can help. The failure shows in
+// the status, and the sector becomes readable later. So a cluster in which no replica can read a block also
+// comes to rest.
 #include <algorithm>
 #include <cerrno>
 
@@ -33,7 +33,7 @@ void Cluster::make_latent() {
   }
 }
 
-// Not where nothing is known of blocks (one that was adopted, or after a loss): nobody could tell.
+// Not after an adoption or a loss: without digests, wrong content is not detected.
 void Cluster::make_wrong() {
   Node* p = primary();
   Node& n = p && random_.below(3) != 0 ? *p : *nodes_[random_.below(nodes_.size())];
@@ -61,14 +61,14 @@ void Cluster::make_wrong() {
   }
 }
 
-// Otherwise few reads would come upon one.
+// Otherwise few reads would hit such a sector.
 void Cluster::aim_at_unreadable(const Node& n, std::uint64_t& lba, std::uint64_t blocks) {
   auto bad = n.data.flawed();
   if (bad.empty() || random_.below(2) == 0) return;
   lba = std::min(bad[random_.below(bad.size())], volume_blocks_ - blocks);
 }
 
-// A replica that has everything, can read these blocks, and is connected.
+// A connected replica that has everything and can read these blocks.
 bool Cluster::has_helper(const Node& n, std::uint64_t lba, std::uint64_t blocks) const {
   auto peers = n.core->status().peers;
   return std::any_of(peers.begin(), peers.end(), [&](const core::PeerStatus& p) {
@@ -88,17 +88,17 @@ Cluster::BeforeRead Cluster::before_read(const Node& n, std::uint64_t lba, std::
   return {now_us_, disturbances_, n.core->status().unreadable_blocks, well || has_helper(n, lba, blocks)};
 }
 
-// An error shows in the status too, and needs a reason: a device that has failed or is taken away; or a block
-// that no replica can give. A replica that can has the time that the core gives it.
+// An error must also show in the status, and needs a reason: a failed or detached device, or a block that no
+// replica can supply. A replica that can supply it has the time that the core allows.
 void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before,
                                const std::string& what) {
   if (n.failed_from) return;
   bool told = n.core->status().unreadable_blocks > before.untold;
   if (!told && !external_ && !forced_)
     violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
-  if (!told) return;  // deposed
+  if (!told) return;  // the replica is deposed
   restore(n, lba, blocks);
-  // One that has just been deposed fails all that waits, and may have told of other blocks meanwhile.
+  // A replica that was just deposed fails all waiting requests. It may have reported other blocks meanwhile.
   bool deposed = n.core->status().role != core::Role::primary;
   bool in_time = std::chrono::microseconds(now_us_ - before.at) < fetch_timeout_;
   if (!deposed && before.must_succeed && in_time && before.disturbances == disturbances_)
@@ -114,8 +114,8 @@ void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {
   });
 }
 
-// At the end everybody is in sync: what one replica can read comes back on the primary, from memory or from
-// the place itself. A primary that learns now of a late grant to another one is none any more.
+// At the end, all replicas are in sync. The primary must return every block that any replica can read. A
+// primary that learns only now of a late grant to another replica is deposed.
 void Cluster::read_everything() {
   constexpr std::uint64_t at_once = 200;
   for (std::uint64_t lba = 0; lba < volume_blocks_ && primary(); lba += at_once) {

@@ -30,7 +30,7 @@ constexpr const char* expected[] = {
     "client: writes parts of blocks",
     "client: zeroes parts of blocks",
     "client: a part of a block cannot be written",
-    // what an administrator changes, or loses
+    // changes of the configuration, and losses
     "arbiter: rolled back",
     "arbiter: wiped",
     "epochs: as many as the table holds",
@@ -129,12 +129,12 @@ constexpr const char* expected[] = {
     "role: promoted while another one still thinks it is primary",
     "min_in_sync: counted",
     "suspension: its bound",
-    // settings, and epochs that follow each other
+    // settings, and long chains of epochs
     "settings: one machine has others",
     "settings: changed on one machine after the other",
     "settings: a connection is refused",
     "a long chain of epochs",
-    // force, and what comes of it
+    // force and its consequences
     "operator: a history is given up",
     "operator: accepts a loss",
     "operator: has a suspended primary go on",

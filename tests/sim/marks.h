@@ -1,4 +1,4 @@
-// Situations that a long run must have been in.
+// Situations that a long run must reach.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace twinloft::repl::sim {
 
-// What is missing and what is not in the list, a line each; empty where all is as expected.
+// One line for each missing or unlisted mark. Empty: all is as expected.
 std::string unexpected_marks(const Coverage& coverage);
 
 }  // namespace twinloft::repl::sim

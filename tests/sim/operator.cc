@@ -1,4 +1,4 @@
-// The people: who promotes, and who swaps the roles.
+// The operator: promotes replicas and swaps roles.
 #include <algorithm>
 
 #include "node.h"
@@ -10,9 +10,9 @@ bool Cluster::is_cut_off(const Node& n) const {
                       [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
 }
 
-// A replica that was away for longer than the primary's table reaches back, and that the primary was not a
-// member beside, shows split brain although nobody was overruled: docs/operations.md has the operator discard
-// it by force.
+// A replica was away for longer than the primary's epoch table reaches back, and the primary was no member
+// beside it. It reports split brain although no force was used. docs/operations.md tells the operator to
+// discard its side by force.
 bool Cluster::forgotten_by(const Node& primary, const Node& n) {
   if (forced_ || by_force_ || &primary == &n || !primary.alive() || !n.alive() || n.command_open ||
       n.is_primary())
@@ -24,7 +24,7 @@ bool Cluster::forgotten_by(const Node& primary, const Node& n) {
          });
 }
 
-// Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.
+// Promotes if there is no primary. Sometimes makes a request that must be refused, or swaps the roles.
 void Cluster::operator_step() {
   if (!operator_runs_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
@@ -34,7 +34,7 @@ void Cluster::operator_step() {
       violated(fmt::format("replica {} holds what nobody else has, and nobody was overruled", n.id));
     give_up(n, true);
   } else if (n.alive() && !n.command_open && !(by_force_ && random_.below(3) == 0 && overrule(n))) {
-    // The operator sees that nobody reaches this machine any more, and does not wait for it.
+    // The operator sees that this machine is unreachable, and does not wait for it.
     bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
     if (wanted && (mixed_ || n.protocol == core::Protocol::C) && !n.is_primary()) {
       if (p) coverage_.hit("operator: promotes beside a primary");
@@ -47,7 +47,7 @@ void Cluster::operator_step() {
   schedule(500 + below(8000), [this] { operator_step(); });
 }
 
-// The file system is unmounted first, so nothing is under way.
+// The file system is unmounted first, so no request is in flight.
 void Cluster::demote_in_order(Node& n) {
   n.mount->paused = true;
   n.command_open = true;
@@ -58,7 +58,7 @@ void Cluster::demote_in_order(Node& n) {
     bool mounted = n.mount == m;
     if (mounted && m->open > 0 && now_us_ <= give_up) return schedule(200, *ask);
     m->paused = false;
-    // A suspended primary is not demoted: the daemon refuses that.
+    // The daemon refuses the demotion of a suspended primary.
     if (mounted && m->open == 0 && !n.core->status().suspended) return feed(n, core::Demote{command_demote});
     n.command_open = false;
   };

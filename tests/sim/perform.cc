@@ -1,4 +1,4 @@
-// Disks, links and arbiter: what a core asks for happens here, later, and not always.
+// Disks, links and arbiter: performs a core's effects, later, and not always.
 #include <algorithm>
 #include <cerrno>
 
@@ -9,7 +9,7 @@ namespace twinloft::repl::sim {
 
 namespace {
 
-// The blocks as they are now.
+// A copy of the blocks' present content.
 std::shared_ptr<std::vector<Page>> copy_of(const std::vector<core::IoPiece>& pieces) {
   auto out = std::make_shared<std::vector<Page>>();
   out->reserve(core::bytes_of(pieces) / block_size);
@@ -81,7 +81,7 @@ void Cluster::complete_disk(Node& n, std::uint64_t no) {
   feed(n, p.done());
 }
 
-// One core's effects: disk operations end some time later, messages arrive some time later.
+// The effects of one core: disk operations end later, and messages arrive later.
 class Cluster::Performer {
  public:
   Performer(Cluster& cluster, Node& node) : c_(cluster), n_(node) {}
@@ -105,7 +105,7 @@ class Cluster::Performer {
     begin(latency(DiskKind::read),
           {[&n = n_, error, pieces = r.pieces, at = r.at.bytes()] {
              std::uint64_t offset = at;
-             if (!n.alive()) return;  // its memory is gone with it
+             if (!n.alive()) return;  // the process's memory is gone
              for (const auto& p : pieces) {
                if (!n.data.read(offset, {p.data, p.bytes})) *error = EIO;
                offset += p.bytes;
@@ -147,7 +147,7 @@ class Cluster::Performer {
     auto copy = [&n = n_, block](int i) { n.journal.write_durable(superblock_offset[i], *block); };
     begin(latency(DiskKind::superblock), {[copy] { copy(0), copy(1); },
                                           [&c = c_, &n = n_, block, copy] {
-                                            // The second copy is begun only when the first is durable.
+                                            // The second copy is written only once the first is durable.
                                             if (c.random_.below(2) == 0)
                                               return n.journal.tear(superblock_offset[0], *block, c.random_);
                                             copy(0);
@@ -197,7 +197,7 @@ class Cluster::Performer {
     std::int64_t us = 20 + c_.below(c_.random_.below(10) == 0 ? 5000 : 300);
     std::int64_t slow = c_.slow_us_[static_cast<std::size_t>(kind)];
     if (slow > 0) us += c_.below(static_cast<std::uint64_t>(slow));
-    if (kind == DiskKind::archive) us += c_.below(5000);                           // a file is made
+    if (kind == DiskKind::archive) us += c_.below(5000);  // the time to create a file
     return {c_.heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us, kind};  // 1 GB/s
   }
   void begin(Latency takes, Pending p) {
@@ -241,14 +241,13 @@ void Cluster::on_notice(Node& n, const core::Notice& notice) {
     coverage_.hit("membership: one far behind closed");
 }
 
-// It had everything when the arbiter was asked. A disk that was lost since then is one that a member has
-// lost.
+// The member had everything when the arbiter was asked. If its disk was lost since, a member's disk was lost.
 void Cluster::note_member(const Node& primary, Node& member) {
   auto asked = asked_at_.find(primary.core->status().epoch.id);
   if (asked == asked_at_.end() || member.replaced_at < asked->second) member.replaced = false;
 }
 
-// Of a secondary: which way it comes back.
+// How a secondary rejoins.
 void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
   auto says = [&](const char* what) { return notice.text.find(what) != std::string::npos; };
   if (says("full resync from replica")) coverage_.hit("resync: full");
@@ -278,8 +277,8 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
     });
   };
   if (!r.read) asked_at_.try_emplace(r.desired.epoch.id, now_us_);
-  // Lost on the way there, done and the answer lost, done only after everybody has given it up, or as it
-  // should be.
+  // The request is lost, or the answer is lost, or the request is applied after its time limit, or all is
+  // well.
   std::uint64_t fate = random_.below(12);
   if (!arbiter_.reachable || n.no_arbiter || fate == 0) {
     coverage_.hit("arbiter: no answer");
@@ -313,11 +312,11 @@ Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
   violated(fmt::format("no link between {} and {}", a + 1, b + 1));
 }
 
-// As net/ presents it: the new connection of a peer whose old one still stands ends the old one first.
+// Like net/: a new connection of a peer ends the peer's old connection first.
 void Cluster::connect(Link& l) {
   if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
   if (nodes_[l.a]->without.contains(nodes_[l.b]->id) || nodes_[l.b]->without.contains(nodes_[l.a]->id))
-    return;  // net/ refuses a stranger
+    return;  // net/ refuses a replica that is not configured
   if (refuse_unfit(l)) return;
   l.up = true;
   l.up_since = now_us_;
@@ -349,7 +348,7 @@ void Cluster::disconnect(Link& l) {
   schedule(100 + below(5000), [this, &l] { connect(l); });
 }
 
-// What was sent before is on its way, and mostly arrives; the side that closed hears nothing any more.
+// Messages sent before are in flight, and most of them arrive. The side that closed receives nothing more.
 void Cluster::close(Link& l, std::size_t side, std::uint64_t connection) {
   if (l.connection != connection) return;
   if (!l.up || random_.below(4) == 0) return disconnect(l);
@@ -360,8 +359,8 @@ void Cluster::close(Link& l, std::size_t side, std::uint64_t connection) {
   });
 }
 
-// In order, as TCP delivers; encoded and decoded as on the wire. Of the large messages, where that takes
-// longer than all else, only some are: which ones does not touch the seed's numbers.
+// In order, like TCP, encoded and decoded as on the wire. Only some of the large messages are encoded,
+// because this takes longest. The choice does not depend on the seed's random numbers.
 void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   Node& to = *nodes_[to_id - 1];
   Link& l = link_of(from.index, to.index);

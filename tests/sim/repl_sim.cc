@@ -1,14 +1,14 @@
-// repl_sim: runs simulated clusters, one a seed, and stops at the first that breaks a promise.
+// repl_sim: runs simulated clusters, one for each seed, and stops at the first broken promise.
 //
 //   repl_sim --seeds N [--first S] [--jobs J] [--marks]   N seeds from S (default 1) in J processes
-//   repl_sim --seed S [--trace]                           one seed, again exactly as before
-//   repl_sim --seeds N [--first S] --trace                traces of several, in one process
-//   repl_sim --soak [--first S] [--jobs J]                until SIGINT or SIGTERM; without S from a random
-//   one
+//   repl_sim --seed S [--trace]                           one seed, exactly as before
+//   repl_sim --seeds N [--first S] --trace                traces of several seeds, in one process
+//   repl_sim --soak [--first S] [--jobs J]                until SIGINT or SIGTERM; default: a random first
+//   seed
 //
-// --patience SECONDS: a seed that runs longer than that does not end (300).
-// --marks: every situation listed in marks.cc must have come up, and no other.
-// Exit: 0 no violation, 1 a violation (the seed is printed), 2 a mark is missing or not listed, 64 usage.
+// --patience SECONDS: a seed that runs longer than this counts as hung (300).
+// --marks: every situation listed in marks.cc must occur, and no other.
+// Exit: 0 no violation, 1 a violation (the seed is printed), 2 a missing or unlisted mark, 64 usage.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -70,9 +70,10 @@ bool parse(int argc, char** argv, Arguments& args) {
   return args.soak ? args.shards.count == 0 : args.shards.count > 0;
 }
 
-// In this process.
+// Runs in this process.
 int run_here(const Arguments& args) {
-  if (args.trace) std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // an assertion leaves what came before it
+  if (args.trace)
+    std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // so that the lines before an assertion are written
   Coverage coverage;
   for (std::uint64_t i = 0; i < args.shards.count; ++i) {
     if (args.trace) fmt::print("seed {}\n", args.shards.first + i);
@@ -91,7 +92,7 @@ int run_many(Arguments args) {
     args.shards.count = UINT64_MAX;
     args.shards.progress = true;
     if (!args.first_given)
-      args.shards.first = twinloft::OsRandom().next() >> 16;  // short enough to be written down
+      args.shards.first = twinloft::OsRandom().next() >> 16;  // short enough to write down
     fmt::print("from seed {}\n", args.shards.first);
   }
   ShardResult result = run_shards(args.shards);
@@ -112,7 +113,7 @@ int run_many(Arguments args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Recovery takes and frees megabytes hundreds of times a seed: they stay with the process.
+  // Recovery allocates and frees megabytes hundreds of times for a seed. The process keeps this memory.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   Arguments args;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run is a pure function of its seed: every seed gives the same trace, byte for byte, in a process of its own and in
-one that has run others before, whatever memory holds and wherever it lies.
+"""A run is a pure function of its seed. Each seed gives the same trace, byte for byte: in its own process, and in a
+process that has run other seeds before, whatever the content and the addresses of memory.
 
     same_twice.py REPL_SIM [FIRST [SEEDS]]
 """

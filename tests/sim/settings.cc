@@ -1,5 +1,5 @@
-// Machines whose files differ, for a while or until all have been changed one after the other; and long
-// chains of epochs, while somebody is away who then knows none of them.
+// Machines with different settings, for a while, or until all machines have been changed in turn. Also long
+// chains of epochs while a replica is away, which then knows none of them.
 #include <algorithm>
 
 #include "node.h"
@@ -11,7 +11,7 @@ constexpr std::uint64_t chain_epochs = epoch_table_max + 2;
 constexpr unsigned chain_steps_max = 200;
 }  // namespace
 
-// As the handshake of net/ has it, in words; empty: they agree.
+// As in the handshake of net/, in words. Empty: the settings agree.
 std::string Cluster::disagreement_between(const Node& here, const Node& there) {
   auto agreed = [&](const Node& n, ReplicaId peer) {
     core::Config c = config_of(n);
@@ -20,7 +20,7 @@ std::string Cluster::disagreement_between(const Node& here, const Node& there) {
   return disagreement(agreed(here, there.id), agreed(there, here.id));
 }
 
-// True: there is no connection, and both sides know why.
+// Returns whether the two refuse the connection. Both then know the reason.
 bool Cluster::refuse_unfit(Link& l) {
   if (disagreement_between(*nodes_[l.a], *nodes_[l.b]).empty()) return false;
   coverage_.hit("settings: a connection is refused");
@@ -35,8 +35,8 @@ bool Cluster::refuse_unfit(Link& l) {
   return true;
 }
 
-// An administrator edits one file and restarts that machine. Either the next edit takes it back, or all the
-// others follow.
+// An operator edits one file and restarts that machine. Then either the edit is taken back, or all other
+// machines follow.
 void Cluster::change_settings() {
   if (nodes_.size() < 2 || settings_change_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
@@ -55,7 +55,7 @@ void Cluster::change_settings() {
     };
   } else if (kind == 2) {
     change = [](core::Config& c) {
-      if (c.peers.empty()) return;  // taken out by another edit
+      if (c.peers.empty()) return;  // another edit has removed the peers
       auto& p = c.peers.front();
       p.protocol = p.protocol == core::Protocol::A ? core::Protocol::C : core::Protocol::A;
     };
@@ -94,7 +94,7 @@ void Cluster::end_settings_change(Node& n) {
   if (std::exchange(settings_change_, false)) set(n, nullptr);
 }
 
-// No machine keeps settings of its own. A machine that had them is down then, for the caller to start.
+// No machine keeps its own settings. A machine that had its own is down then, and the caller starts it.
 void Cluster::settle_settings() {
   settings_change_ = false;
   for (auto& n : nodes_)
@@ -103,13 +103,13 @@ void Cluster::settle_settings() {
 
 // ---- long chains of epochs
 
-// One machine is away, and another one is started and promoted again and again: each time is an epoch.
+// One machine is down, while another is started and promoted repeatedly. Each promotion is an epoch.
 void Cluster::begin_chain() {
   Node& away = *nodes_[random_.below(nodes_.size())];
   Node& n = *nodes_[(away.index + 1 + random_.below(nodes_.size() - 1)) % nodes_.size()];
-  // As the operator does (operator_step). A replica without a link of protocol C would rightly wait for
-  // min_in_sync. If it died before its first record was durable, the arbiter would name it, and nobody else
-  // could be promoted.
+  // The same conditions as in operator_step. A replica without a link of protocol C would wait for
+  // min_in_sync, as it should. If it failed before its first record was durable, the arbiter would name it,
+  // and no other replica could be promoted.
   if (!n.alive() || !(mixed_ || n.protocol == core::Protocol::C)) return;
   crash(away, random_.below(2) == 0);
   chain_step(n, away, n.core->status().epoch.counter, chain_steps_max);

@@ -31,12 +31,12 @@ void ask_to_stop(int) {
   stop_asked = 1;
 }
 
-// Shared by all processes.
+// In memory that all processes share.
 struct Board {
   std::atomic<std::uint64_t> next, done{0};
   std::atomic<std::uint64_t> lowest_failed{UINT64_MAX};
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> running[jobs_max];  // by process: its seed
+  std::atomic<std::uint64_t> running[jobs_max];  // the seed of each process
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -44,7 +44,7 @@ struct Worker {
   pid_t pid = 0;
   Fd report;
   std::string text;
-  std::uint64_t seed = 0;  // seen last, and since when
+  std::uint64_t seed = 0;  // the seed that was seen last, and since when
   Instant since;
   bool hung = false;
 };
@@ -57,9 +57,9 @@ void put(int fd, const std::string& text) {
   }
 }
 
-// One line a mark: hits, blank, mark. A violation: !seed, blank, what.
+// A line for each mark: hits, blank, mark. A line for a violation: !seed, blank, text.
 [[noreturn]] void work(Board& board, unsigned self, std::uint64_t end, int report) {
-  signal(SIGINT, SIG_IGN);  // the parent says when
+  signal(SIGINT, SIG_IGN);  // the parent decides when to stop
   signal(SIGTERM, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Coverage coverage;
@@ -121,7 +121,7 @@ void read_report(const Worker& w, ShardResult& result) {
   }
 }
 
-// What it ran when it stopped without a report fails too.
+// The seed of a process that ended without a report counts as failed.
 void end_of(Worker& w, unsigned self, Board& board, ShardResult& result) {
   w.report.reset();
   int status = 0;
@@ -226,7 +226,7 @@ std::string trace_tail(std::uint64_t seed, std::size_t lines) {
     ::close(ends[0]);
     ::close(ends[1]);
     std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
-    alarm(60);  // one that does not end has shown enough by then
+    alarm(60);  // limits the trace of a seed that does not end
     Coverage coverage;
     (void)run_seed(seed, true, coverage);
     std::fflush(nullptr);

@@ -9,7 +9,7 @@ namespace twinloft::repl::sim {
 namespace {
 alignas(64) constexpr std::byte zero_block[4096] = {};
 
-// The library's copy: told the length, the compiler puts a slower one in its place.
+// Calls the library's memcpy. With a known length, the compiler inserts a slower copy.
 void copy_block(std::byte* to, const std::byte* from) {
   std::size_t bytes = sizeof zero_block;
   asm("" : "+r"(bytes));
@@ -26,7 +26,7 @@ Page Page::of(const std::byte* block) {
   if (std::memcmp(block, zero_block, sizeof zero_block) == 0) return page;
   if (!free_list) {
     constexpr std::size_t more = 256;
-    Data* fresh = new Data[more];  // stays with the program
+    Data* fresh = new Data[more];  // the program never frees it
     for (std::size_t i = 0; i < more; ++i) fresh[i].next_free = std::exchange(free_list, &fresh[i]);
   }
   page.data_ = std::exchange(free_list, free_list->next_free);
@@ -54,7 +54,7 @@ bool Page::same(const Page& o) const {
 std::optional<std::uint64_t> Page::word() const {
   if (!data_) return 0;
   if (data_->filled == Data::Filled::unknown) {
-    // Filled with one word: equal to itself one word further on.
+    // If one word fills the block, the block equals itself shifted by one word.
     bool same = std::memcmp(data_->bytes, data_->bytes + 8, sizeof data_->bytes - 8) == 0;
     data_->filled = same ? Data::Filled::yes : Data::Filled::no;
     data_->word = load_le<std::uint64_t>(data_->bytes);
@@ -166,7 +166,7 @@ void SimFile::write_durable(std::uint64_t offset, const std::vector<Page>& block
 
 void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededRandom& random) {
   std::uint64_t first = first_page(offset, pages.size() * page_bytes);
-  // All, nothing, a beginning, or any mixture: the disk may write sectors in any order.
+  // All, none, a beginning, or any mixture: a disk may write sectors in any order.
   constexpr std::size_t page_sectors = page_bytes / sector_bytes;
   std::uint64_t kind = random.below(4);
   std::size_t sectors = pages.size() * page_sectors, upto = random.below(sectors + 1);
@@ -194,7 +194,7 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
 }
 
 void SimFile::fail_sync(SeededRandom& random) {
-  std::vector<Page> seen = now_;  // reads go on as if nothing had happened
+  std::vector<Page> seen = now_;  // later reads return the same as before
   Flaws flaws = flaws_;
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();

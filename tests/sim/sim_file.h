@@ -1,10 +1,10 @@
 // A simulated disk with a volatile write cache.
 //
-// `now` is what a read sees, `media` what a power cut leaves. Writes stand between the two until a sync; a
-// power cut keeps, tears (at 512-byte sectors) or loses each of them on its own.
+// `now` is what a read returns. `media` is what a power cut leaves. Writes are between the two until a sync.
+// A power cut keeps, tears (at 512-byte sectors) or loses each of them separately.
 //
-// A disk is a table of pages that are never changed once they are in it, so a copy of a disk, of which a run
-// makes hundreds, copies no content. All offsets and lengths are multiples of a page.
+// A disk is a table of immutable pages, so a copy of a disk copies no content. A run makes hundreds of
+// copies. All offsets and lengths are multiples of a page.
 #pragma once
 
 #include <deque>
@@ -19,7 +19,7 @@
 
 namespace twinloft::repl::sim {
 
-// One block of a disk, shared by all that hold this content; empty: zeros. One thread only.
+// One block of a disk, shared by all places with this content. Empty: zeros. For one thread only.
 class Page {
  public:
   Page() = default;
@@ -39,7 +39,7 @@ class Page {
   void read(std::byte* out) const;
   const std::byte* bytes() const;  // of the whole block
   bool same(const Page& o) const;
-  // The word that fills the whole block; nullopt: it holds different ones.
+  // The word that fills the whole block; nullopt: the words differ.
   std::optional<std::uint64_t> word() const;
 
  private:
@@ -67,27 +67,27 @@ class SimFile final : public ports::BlockFile {
   Status sync() override;
 
   const Page& page(std::uint64_t number) const { return now_[number]; }
-  // Number of the last write; sync_upto makes durable what had been written when this was read.
+  // The number of the last write. sync_upto makes the writes up to a number durable.
   std::uint64_t last_write() const { return next_write_ - 1; }
   void sync_upto(std::uint64_t write);
-  // A sync that failed: what it was to make durable may or may not be, and no later sync looks at it again.
+  // A failed sync: each of its writes may be durable or not, and no later sync writes it again.
   void fail_sync(SeededRandom& random);
   void write_blocks(std::uint64_t offset, std::vector<Page> blocks);
   void write_durable(std::uint64_t offset, const std::vector<Page>& blocks);  // as with O_DSYNC
-  // A write that was under way when the power went: some of its sectors, in any combination.
+  // A write that was in flight at a power cut: any of its sectors may be written.
   void tear(std::uint64_t offset, const std::vector<Page>& blocks, SeededRandom& random);
   void power_cut(SeededRandom& random);
-  // A page that cannot be read until it is written again, durably if a power cut comes. What lies beneath
-  // stays.
+  // Makes a page unreadable until it is written again; after a power cut, until it is written durably. The
+  // content below it stays.
   void make_unreadable(std::uint64_t offset);
-  void make_readable(std::uint64_t offset);                      // the disk has succeeded after all
-  std::vector<std::uint64_t> flawed() const;                     // pages that cannot be read, or are wrong
-  bool readable(std::uint64_t page, std::uint64_t pages) const;  // as they were written, too
-  // A page that returns something else than what was written, until it is written again. page() goes on
-  // returning that.
+  void make_readable(std::uint64_t offset);                      // the disk can read the page after all
+  std::vector<std::uint64_t> flawed() const;                     // pages that are unreadable or wrong
+  bool readable(std::uint64_t page, std::uint64_t pages) const;  // also false for wrong pages
+  // A page that returns other content than was written, until it is written again. page() still returns the
+  // right content.
   void make_wrong(std::uint64_t offset, const Page& content);
-  void make_right();                                      // all of these
-  void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
+  void make_right();                                      // ends all of these faults
+  void flip(std::uint64_t offset, SeededRandom& random);  // flips bits of one byte at rest
 
  private:
   static constexpr std::size_t page_bytes = 4096, sector_bytes = 512;
@@ -104,9 +104,9 @@ class SimFile final : public ports::BlockFile {
   struct Flaws {  // by page
     std::set<std::uint64_t> unreadable;
     std::map<std::uint64_t, Page> wrong;
-    void forget(std::uint64_t first, std::uint64_t count);  // written
+    void forget(std::uint64_t first, std::uint64_t count);  // for written pages
   };
-  Flaws flaws_, flaws_media_;  // as now_ and media_
+  Flaws flaws_, flaws_media_;  // like now_ and media_
 };
 
 }  // namespace twinloft::repl::sim

@@ -1,6 +1,6 @@
-// Memory of a simulated process; costs only what is touched. At first it is zeros. A process that starts
-// again may find what an earlier one of the same run has left, as one that has the memory from the kernel
-// does not: nobody may read what he has not written. It is the same whenever a run is repeated.
+// The memory of a simulated process. Only touched pages cost anything. At first it is zeros. A process that
+// starts again may find the content of an earlier process of the run, unlike real memory from the kernel. No
+// code may read memory that it has not written. The content is the same whenever a run is repeated.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,14 +27,14 @@ class SimMemory {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) throw std::bad_alloc();
     start_ = static_cast<std::byte*>(area) + (huge - reinterpret_cast<std::uintptr_t>(area) % huge) % huge;
-    madvise(start_, bytes_, MADV_HUGEPAGE);  // fewer faults
+    madvise(start_, bytes_, MADV_HUGEPAGE);  // fewer page faults
   }
   SimMemory(const SimMemory&) = delete;
   SimMemory& operator=(const SimMemory&) = delete;
   ~SimMemory() { spares()[bytes_].push_back(start_); }
   MutableByteSpan span() { return {static_cast<std::byte*>(start_), bytes_}; }
 
-  // Between two runs: all that is spare reads as zeros again, private and anonymous as it is.
+  // Between two runs, spare memory reads as zeros again, because it is private and anonymous.
   static void begin_run() {
     for (auto& [bytes, spare] : spares())
       for (void* start : spare) madvise(start, bytes, MADV_DONTNEED);

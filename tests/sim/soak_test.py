@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`soak` goes on until it is stopped, and tells where it began: with no seed given, at another one each time.
+"""`soak` runs until it is stopped, and prints its first seed. Without a given seed, each run begins at another one.
 
     soak_test.py FOLDER_OF_REPL_SIM
 """
@@ -15,7 +15,7 @@ SOAK = pathlib.Path(__file__).resolve().parent / "soak"
 
 
 def soak(folder, *words):
-    """Runs it until some seeds are through, then stops it. Returns the first seed and how many."""
+    """Runs soak until some seeds have ended, then stops it. Returns the first seed and the number of seeds."""
     for seconds in (2, 10, 60):
         process = subprocess.Popen([SOAK, "--jobs", "2", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=dict(os.environ, TWINLOFT_BIN=folder))
