@@ -1,5 +1,5 @@
-// What lies in the arbiter may have been written by anybody: whatever the decoder takes, it must write back
-// byte for byte.
+// Any program may have written the arbiter's value. The decoder refuses it, or the encoder returns the same
+// bytes.
 #include <cstdint>
 
 #include "twinloft/base/check.h"

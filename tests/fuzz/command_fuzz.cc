@@ -1,5 +1,5 @@
-// The input is one command line without its CRLF, behind one byte that puts something in front of it: what is
-// worth parsing is found sooner then.
+// The input is one command line without its CRLF. Its first byte selects a prefix for the line, which helps
+// the fuzzer reach the parsers sooner.
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -18,7 +18,7 @@ bool is_clean(std::string_view text) {
   return text.find_first_of(std::string_view("\0\r\n", 3)) == std::string_view::npos;
 }
 
-// What goes into headers, arguments and log lines.
+// Paths go into headers, arguments and log lines.
 void check_path(const Path& path) {
   for (unsigned char c : path.text) TL_CHECK(c >= 0x20 && c != 0x7f);
   TL_CHECK(path.is_ascii == is_ascii(path.text));
@@ -49,7 +49,7 @@ void check(const Rcpt& c) {
 template <class Other>
 void check(const Other&) {}
 
-// A refusal is one line that fits, whatever the client wrote.
+// A refusal is one line of valid length, whatever the client sent.
 void check_refusal(const Reply& reply) {
   TL_CHECK(reply.code >= 500 && reply.code <= 599);
   TL_CHECK(reply.enhanced.starts_with("5."));

@@ -1,4 +1,4 @@
-// The input is a configuration file. It is taken, or refused in words that name the file.
+// The input is a configuration file. It is accepted, or refused with the name of the file.
 #include <cstdint>
 #include <string_view>
 

@@ -1,5 +1,5 @@
-// The input is a message as it goes over the wire, behind one byte that says how it is cut into pieces.
-// Against a decoder that looks at all of it at once.
+// The input is a message as on the wire. Its first byte sets the size of the pieces. The result is compared
+// with that of a decoder that sees the whole message at once.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -16,18 +16,19 @@ namespace {
 
 struct Decoded {
   std::string text;
-  std::optional<std::size_t> end;  // bytes up to the end of the data, with it; none where it is not there
+  std::optional<std::size_t> end;  // number of bytes up to and including the end of the data; nothing without
+                                   // an end
   bool operator==(const Decoded&) const = default;
 };
 
-// RFC 5321 section 4.5.2: only CR LF "." CR LF ends the data, and a dot at a line's start is taken away.
+// RFC 5321 section 4.5.2: only CR LF "." CR LF ends the data. A dot at the start of a line is removed.
 Decoded reference(std::string_view wire) {
   constexpr std::string_view line_end = "\r\n";
   std::string text = std::string(line_end) + std::string(wire);  // the data starts at a line's start
   Decoded out;
   std::size_t end = text.find("\r\n.\r\n");
   if (end != std::string::npos) {
-    out.end = end + 3;  // without the line end put before it
+    out.end = end + 3;  // without the added line end
     text.resize(end + line_end.size());
   }
   for (std::size_t at = 0; (at = text.find("\r\n.", at)) != std::string::npos; at += line_end.size())
@@ -40,7 +41,8 @@ Decoded decode(std::string_view wire, std::size_t piece_bytes) {
   Decoded out;
   DataDecoder decoder;
   for (std::size_t at = 0; at < wire.size(); at += piece_bytes) {
-    std::string copy(wire.substr(at, piece_bytes));  // of its own, so that a read beyond it is seen
+    std::string copy(wire.substr(at, piece_bytes));  // in its own memory, so that a read beyond it is
+                                                     // detected
     ByteSpan in = as_bytes(copy);
     std::vector<ByteSpan> pieces;
     bool ended = decoder.decode(in, pieces);
@@ -54,7 +56,7 @@ Decoded decode(std::string_view wire, std::size_t piece_bytes) {
   return out;
 }
 
-// What is held back at the end of the input, until it is known what it is: ".", CR, or both.
+// The decoder keeps unfinished input back at the end: ".", CR, or both.
 bool agree(const Decoded& got, const Decoded& expected) {
   if (got.end || expected.end) return got == expected;
   return expected.text.starts_with(got.text) && expected.text.size() - got.text.size() <= 3;

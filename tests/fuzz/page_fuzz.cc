@@ -1,9 +1,9 @@
-// Pages of the dirty bitmaps and of the digests at rest, as they are found on a disk that may have rotted.
-// The first byte chooses which, and whether magic and checksums are made right first: they would keep the
-// fuzzer out.
+// Pages of the dirty bitmaps and of the digests at rest, from a disk that may have rotted. The first byte
+// selects the kind of page. It also selects whether magic and checksums are corrected, because they would
+// stop the fuzzer.
 //
-// Whatever is accepted encodes to a page that means the same; whatever is not marks everything, or knows
-// nothing.
+// An accepted page is encoded to a page with the same meaning. A refused page marks everything, or has no
+// digests.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -64,7 +64,7 @@ void digests(Bytes in, bool repair) {
   std::vector<Digest> same(found.size());
   TL_CHECK(decode_digest_page(again, volume, page, same) == 0 && same == found);
 
-  // Into the table of a volume that ends within this page.
+  // Loads the page into the table of a volume that ends within it.
   DigestTable table(volume, page * digest_page_blocks + found.size());
   TL_CHECK(table.load(page, in) == lost);
   TL_CHECK(table.memory() <= DigestTable::memory_max(page * digest_page_blocks + found.size()));

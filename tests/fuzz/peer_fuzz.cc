@@ -1,5 +1,5 @@
-// What another node or a stranger on the port may send: the first byte chooses a message decoder, the wire
-// header, the settings that a peer says it has, or a handshake fed with messages from the input.
+// The input from a peer or from any caller at the port. The first byte selects a message decoder, the wire
+// header, the peer's settings, or a handshake with messages from the input.
 #include <cstdint>
 #include <vector>
 
@@ -32,7 +32,7 @@ void header(ByteSpan in) {
   TL_CHECK(std::memcmp(again.data(), in.data(), wire_header_bytes) == 0);
 }
 
-// Whatever it says is a line of the log.
+// Any settings of a peer give valid lines for the log.
 void settings(ByteSpan in) {
   std::string ours = "protocol=C\non_peer_loss=suspend\n",
               theirs(as_text(in.first(std::min(in.size(), agreement_bytes_max))));
@@ -43,7 +43,7 @@ void settings(ByteSpan in) {
   TL_CHECK(disagreement(theirs, theirs).empty());
 }
 
-// Type, length, payload; type, length, payload; ... Nobody without the secret is ever let in.
+// Type, length, payload, repeated. A caller without the secret never completes the handshake.
 void handshake(ByteSpan in) {
   SeededRandom random(1);
   net::Identity self{Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, 1,

@@ -1,5 +1,5 @@
-// What Dovecot's quota-status answers, and the name of a user it is asked for. Nobody is refused but by an
-// answer that speaks of a full mailbox; a name makes one line.
+// The answers of Dovecot's quota-status, and the user name in the question. Only an answer about a full
+// mailbox causes a refusal. Any name stays on one line.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>

@@ -1,7 +1,7 @@
-// The first byte chooses what the rest is: body meta, a frame, a superblock or a data label. Whatever is
-// accepted must be within its limits and encode to an object that decodes to the same.
+// The first byte selects the kind of input: body meta, a frame, a superblock or a data label. An accepted
+// object is within its limits, and its encoding decodes to the same object.
 //
-// Checksums would keep the fuzzer out, so they are made right first, in half of the runs.
+// In half of the runs, the checksums are corrected, because they would stop the fuzzer.
 #include <cstdint>
 #include <vector>
 

@@ -1,7 +1,7 @@
-// The first byte chooses what the rest is: a manifest, a ledger, or a message. What is accepted must encode
-// to the same bytes; a digest must not depend on the pieces, or on what a delivery adds.
+// The first byte selects the kind of input: a manifest, a ledger, or a message. An accepted object is encoded
+// to the same bytes. A digest depends neither on the pieces nor on the fields that a delivery adds.
 //
-// Checksums would keep the fuzzer out, so they are made right first, in half of the runs.
+// In half of the runs, the checksums are corrected, because they would stop the fuzzer.
 #include <cstdint>
 #include <string>
 
@@ -56,9 +56,8 @@ void message(std::string_view text) {
   ContentDigest digest = whole.finish();
   TL_CHECK(digest == pieces.finish());
   TL_CHECK(text.size() >= digest.file_bytes_min());
-  if (text.starts_with(' ') || text.starts_with('\t')) return;  // it would belong to the field before it
-  if (text.size() + 100 > trace_bytes_max)
-    return;  // a trace that long may end elsewhere once there is more of it
+  if (text.starts_with(' ') || text.starts_with('\t')) return;  // the line would continue the field before it
+  if (text.size() + 100 > trace_bytes_max) return;  // with more input, such a long trace may end elsewhere
   ContentHasher delivered;
   delivered.update(as_bytes("Return-Path: <>\nDelivered-To: x\nReceived: by y\n\twith LMTP id 1\n"));
   delivered.update(as_bytes(text));

@@ -1,7 +1,6 @@
-// The input is what a client sends, behind one byte that says how it is cut into pieces, and whether TLS is
-// required: commands, messages, chunks. What the session says and delivers is the same in every split; every
-// reply is one that a client can read; what is accepted has been looked at as it should; and nothing that was
-// said in clear counts over TLS.
+// The input of a client: commands, messages, chunks. The first byte sets the size of the pieces, and whether
+// TLS is required. Replies and deliveries are the same for every split, and every reply can be parsed. Each
+// accepted recipient was looked up. Clear-text input has no effect over TLS.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -21,12 +20,12 @@ namespace {
 constexpr std::uint64_t message_bytes_max = 300, header_bytes_max = 100;
 constexpr std::uint32_t recipients_max = 3, refused_max = 4;
 constexpr std::string_view own_address = "192.0.2.7", starttls = "STARTTLS\r\n";
-// added by a single call, with all replies to a command
+// the most that a single call adds, with all replies to a command
 constexpr std::size_t replies_max = 16 * 1024 + 8 * 512;
 
 struct Outcome {
   std::string sent;
-  std::vector<std::string> messages;  // what was delivered, with its envelope
+  std::vector<std::string> messages;  // the delivered messages, with their envelopes
   bool closed = false;
   bool operator==(const Outcome&) const = default;
 };
@@ -49,7 +48,7 @@ class Owner {
     session_.start({std::string(own_address), true, policy});
     carry_out();
   }
-  // False once it is closed.
+  // Returns false if the session is closed.
   bool receive(std::string_view bytes) {
     if (session_.closed()) return false;
     said_ += bytes;
@@ -70,7 +69,7 @@ class Owner {
     for (;;) {
       session_.take_actions(actions_);
       std::size_t sent = 0;
-      bool waits = false;  // for this owner
+      bool waits = false;  // waits for this owner
       for (const Action& action : actions_) {
         if (const auto* send = std::get_if<SendBytes>(&action)) {
           TL_CHECK(!send->bytes.empty());
@@ -139,7 +138,7 @@ class Owner {
       session_.delivery_done(i, {250, "2.0.0", "delivered"});
   }
 
-  // Since the handshake, where there was one.
+  // Only input since the handshake, if there was one.
   bool said_has(std::string_view verb) const {
     return std::search(said_.begin(), said_.end(), verb.begin(), verb.end(),
                        [](char a, char b) { return (a & ~0x20) == b; }) != said_.end();
@@ -159,7 +158,7 @@ class Owner {
   std::vector<std::string> messages_;
 };
 
-// Lines of at most 512 bytes that print, each of a reply.
+// Each line belongs to a reply, is printable, and has at most 512 bytes.
 void check_replies(std::string_view sent) {
   while (!sent.empty()) {
     std::size_t end = sent.find("\r\n");
@@ -171,7 +170,7 @@ void check_replies(std::string_view sent) {
   }
 }
 
-// Behind each STARTTLS there is a piece's end, since what comes with it in clear is thrown away.
+// A piece ends after each STARTTLS, because clear-text input in the same piece is discarded.
 Outcome run(std::string_view input, std::size_t piece_bytes, TlsPolicy policy) {
   Owner owner(policy);
   while (!input.empty()) {

@@ -1,6 +1,6 @@
-// Runs a fuzzer without libFuzzer, for compilers that lack it: every file of its corpus, then random changes
-// of those, the same ones each time. No coverage guides it: it keeps the fuzzers and their checks from
-// rotting, and runs under the sanitizers; the long runs are libFuzzer's.
+// Runs a fuzzer without libFuzzer, for other compilers: every file of its corpus, then random changes of
+// these files, the same in each run. Without coverage it finds little, but it keeps the fuzzers working, also
+// under the sanitizers. The long runs use libFuzzer.
 //
 //   NAME [-runs=N] [-seed=N] [-max_len=N] [DIRECTORY | FILE ...]
 #include <algorithm>
@@ -50,7 +50,7 @@ bool number(std::string_view word, std::string_view name, std::uint64_t& out) {
   return std::from_chars(word.data(), word.data() + word.size(), out).ec == std::errc();
 }
 
-// A part of one input at a place of another; bytes changed, left out, repeated.
+// Copies a part of one input into another, or changes, removes or repeats bytes.
 std::string changed(const Options& o, SeededRandom& random) {
   auto any = [&]() -> const std::string& { return o.inputs[random.below(o.inputs.size())]; };
   std::string text = any();

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints how large the classes and functions of the tree are: what to divide next.
+"""Prints the sizes of the tree's classes and functions, to find what to divide next.
 
     counts.py [--root DIR] [--classes N] [--functions N] [PATH ...]
 
-Classes by their data members, with their functions; functions by their lines. Counted from the text, by
-braces: a member that several names declare counts for each name, a nested class counts for itself. PATH:
-folders to look at; without one base, argv, lmtpd, spool-repl and bench.
+Classes by their data members, with their functions. Functions by their lines. Counted from the text, by braces.
+A declaration of several members counts each name. A nested class counts separately. PATH: the folders to read;
+default: base, argv, lmtpd, spool-repl and bench.
 """
 import argparse
 import os
@@ -23,7 +23,7 @@ BEFORE_BODY = ("if", "for", "while", "switch", "catch", "do", "else", "namespace
 
 
 def closing(code, start):
-    """Position behind the brace that closes the one at `start`."""
+    """The position after the brace that closes the brace at `start`."""
     depth = 0
     for at in range(start, len(code)):
         if code[at] == "{":
@@ -36,7 +36,7 @@ def closing(code, start):
 
 
 def flat(code):
-    """The text of a class without what its braces and brackets hold, split into declarations."""
+    """The declarations of a class, without the contents of their braces and brackets."""
     out, depth, angle = [], 0, 0
     for c in code:
         if c in "{(":
@@ -76,7 +76,7 @@ def classes_in(code):
 
 
 def functions_in(code):
-    """(line, name, lines) of each function with a body. A lambda belongs to the function that it is in."""
+    """(line, name, lines) of each function with a body. A lambda belongs to its enclosing function."""
     at = 0
     while True:
         brace = code.find("{", at)

@@ -1,14 +1,14 @@
-"""Which folder may include which: read from CMakeLists.txt of each folder, which is what the build enforces.
+"""Which folder may include which folder: read from the CMakeLists.txt files, which the build enforces.
 
-A library's DEPS and PRIVATE_DEPS are what its folder may include, with the DEPS of those in turn: CMake
-passes their include directories on. tidy.py checks the same with messages that say what to do, and
-docs/ARCHITECTURE.md has the table.
+A folder may include the DEPS and PRIVATE_DEPS of its library, and the DEPS of these in turn, because CMake passes
+their include directories on. tidy.py checks the same, with messages that say what to do. docs/ARCHITECTURE.md has
+the table.
 """
 import os
 import re
 
-# Folders that hold no library of their own. What a program, a test or a benchmark may include is not what it
-# links: a test of a part links its neighbours too.
+# Folders without a library of their own. A program, a test or a benchmark may include less than it links: a test of
+# a part also links the neighbouring parts.
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
     "lmtpd/app": ["base", "argv", "mail", LMTPD],
@@ -25,7 +25,7 @@ WITHOUT_LIBRARY = {
     "tests/fuzz": ["base", "argv", "mail", "bench/mailbench", LMTPD, REPL],
     "tests/e2e": ["base", "argv", "bench/mailbench", LMTPD, REPL],
 }
-# Headers of the project's own that stay in the tree, for a library that is installed alone.
+# The project's headers that are not installed, for a library that is installed alone.
 LINKED = re.compile(r"\$<BUILD_INTERFACE:(\w+)>|\b(tl_\w+)\b")
 IGNORED = {"tl_options"}
 
@@ -41,8 +41,8 @@ def targets_in(text):
 
 
 class Folders:
-    """The libraries of a tree: `direct[folder]` are the folders that its CMakeLists.txt names,
-    `edges[folder]` all it may include."""
+    """The libraries of a tree. `direct[folder]`: the folders that its CMakeLists.txt names. `edges[folder]`: all
+    folders that it may include."""
 
     def __init__(self, root):
         self.root = root
@@ -97,7 +97,7 @@ class Folders:
         return max(owners, key=len) if owners else None
 
     def cycle(self):
-        """A folder that reaches itself, or None. CMake links such libraries without a word."""
+        """A folder that depends on itself, or None. CMake links such libraries without an error."""
         for start in self.direct:
             seen, todo = set(), list(self.direct[start])
             while todo:
@@ -110,8 +110,8 @@ class Folders:
         return None
 
     def column(self, folder):
-        """What the table of ARCHITECTURE.md says of a folder: what it names itself, without what that brings
-        along."""
+        """The folder's entry in the table of ARCHITECTURE.md: the folders that it names, without their dependencies.
+        """
         names = [f for f in self.direct[folder] if f != "base"] or self.direct[folder]
         brought = {g for f in names for g in self.edges.get(f, [])}
         return ", ".join(f"`{f}`" for f in names if f not in brought)

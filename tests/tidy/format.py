@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares the C++ sources with what .clang-format asks for, by the one version of clang-format that defines
-the result.
+"""Checks that the C++ sources are formatted as .clang-format says. A fixed version of clang-format defines the
+result.
 
     format.py [--root DIR] [--write]
 
-Exits 1 and names the files that differ. --write mends them.
+Exits 1 and names the files that differ. --write formats these files.
 """
 import argparse
 import os
@@ -16,11 +16,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tidy  # noqa: E402
 
 PROGRAM = "clang-format-19"
-AT_ONCE = 50  # files of one call
+AT_ONCE = 50  # number of files in one call
 
 
 def differing(root, files):
-    """Those of `files` that are not as .clang-format asks for."""
+    """The members of `files` that are not formatted."""
     out = subprocess.run([PROGRAM, "--dry-run", *files], cwd=root, capture_output=True, text=True, check=True).stderr
     marked = {line.split(":", 1)[0] for line in out.splitlines() if "[-Wclang-format-violations]" in line}
     return [f for f in files if f in marked]

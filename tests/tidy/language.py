@@ -3,11 +3,10 @@
 
     language.py [--root DIR] [--list [PATH ...]]
 
-A banned expression makes the reader guess what a pronoun stands for, or says in the house's words what the
-field has a word for. A sentence of documentation has at most 25 words. Code blocks, tables, headings and
-addresses are exempt from that limit. LIMITS has the counts that each folder may still have; a count only
-falls. A folder that has fewer than its limit is an error as well: the limit is to be lowered. --list names
-each place instead, in PATH only.
+A banned expression makes the reader guess the meaning of a pronoun, or replaces the field's word by an invented
+one. A sentence of documentation has at most 25 words. Code blocks, tables, headings and addresses have no such
+limit. LIMITS has the counts that each folder may still have. A count below its limit is an error too: lower the
+limit. --list names each place instead, in PATH only.
 """
 import argparse
 import collections
@@ -17,7 +16,7 @@ import sys
 
 WORDS_MAX = 25
 
-# With what to write instead.
+# Each with a replacement.
 BANNED = {
     "whoever": "name the replica, the client, the caller",
     "that one": "repeat the noun",
@@ -34,30 +33,30 @@ BANNED = {
     "to be had": "available",
 }
 
-# Folder -> (banned expressions, long sentences). A file belongs to the longest entry that its path starts
-# with. Absent: none.
+# Folder -> (banned expressions, long sentences). A file belongs to the longest entry that is a prefix of its path.
+# Without an entry, the limit is zero.
 LIMITS = {}
 
 TEXT = (".cc", ".h", ".c", ".py", ".sh", ".cmake", ".txt", ".md", ".toml", ".conf", ".in", ".sql", ".service", ".yml", "")
 SKIPPED = {".git", "build", "__pycache__", ".cache"}
-OWN = {"tests/tidy/language.py", "tests/tidy/test_language.py", "LICENSE"}  # these name what is banned; the licence is quoted
+OWN = {"tests/tidy/language.py", "tests/tidy/test_language.py", "LICENSE"}  # the first two contain the banned expressions; the licence is quoted
 
-# Between two words of an expression: blanks, the end of a line with the next comment's or quotation's mark,
-# or the seam of two literals.
+# Between two words of an expression: blanks, a line end with the mark of the next comment or quotation, or the
+# boundary of two literals.
 GAP = r"""(?:[ \t]+|[ \t]*"?[ \t]*\r?\n[ \t]*(?://[/!]?<?|\#|\*|>|"|f")?[ \t]*)"""
 BANNED_RE = re.compile(
     r"(?<![\w-])(" + "|".join(re.escape(b).replace(r"\ ", GAP) for b in BANNED) + r")(?![\w-])", re.IGNORECASE)
 
 
 def banned_in(text):
-    """(line, expression) of each banned expression."""
+    """Returns (line, expression) for each banned expression."""
     for match in BANNED_RE.finditer(text):
         words = re.findall(r"[A-Za-z]+", re.sub(r'\bf"', '"', match.group()))
         yield text.count("\n", 0, match.start()) + 1, " ".join(words).lower()
 
 
 def blocks(text):
-    """(line, prose) of each paragraph and list item of a Markdown text."""
+    """Returns (line, prose) for each paragraph and list item of a Markdown text."""
     fenced, start, lines = False, 0, []
     for number, line in enumerate(text.split("\n") + [""], 1):
         bare = re.sub(r"^\s*(>\s*)*", "", line)
@@ -77,7 +76,7 @@ def blocks(text):
 
 
 def sentences(prose):
-    """Sentences of a paragraph. Code, addresses and the target of a link count as one word or as none."""
+    """The sentences of a paragraph. Code and an address count as one word, the target of a link as none."""
     prose = re.sub(r"``.+?``|`[^`]+`", "CODE", prose)
     prose = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"<?https?://\S+", "ADDRESS", prose)
@@ -86,7 +85,7 @@ def sentences(prose):
 
 
 def long_in(text):
-    """(line, words, sentence) of each sentence that is too long."""
+    """Returns (line, words, sentence) for each sentence that is too long."""
     for line, prose in blocks(text):
         for sentence in sentences(prose):
             words = len([w for w in sentence.split() if re.search(r"\w", w)])
@@ -128,7 +127,7 @@ def count(root):
 
 
 def compare(found, limits):
-    """What is wrong, in words."""
+    """The violations, as text."""
     sums = collections.Counter()
     wrong = []
     for path, (banned, long) in found.items():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Looks whether what the documentation names is there: `Class::member`, `Suite.Test`, and paths of the tree.
+"""Checks that the names in the documentation exist: `Class::member`, `Suite.Test`, and paths of the tree.
 
     references.py [--root DIR]
 
-Prints one line for each name that is gone, `file:line: [reference] name`, and exits 1 where there is one.
-Code blocks are not looked at.
+Prints one line for each missing name, `file:line: [reference] name`, and exits 1 if there is one. Ignores code
+blocks.
 """
 import argparse
 import glob
@@ -24,7 +24,7 @@ PATH = re.compile(r"(?:[\w.-]+/)+[\w.*-]*")
 
 
 class Names:
-    """What the sources have: the words of each class's body, and all words."""
+    """The names in the sources: the words of each class's body, and all words."""
 
     def __init__(self, root, files):
         self.root = root
@@ -56,14 +56,14 @@ class Names:
         return True
 
     def has_path(self, path):
-        """Also a header by its folder and name, and a program that is built from a source of that name."""
+        """Whether the path exists, or is a header without its include path, or a program with a source of that name."""
         folder, name = os.path.split(path)
         places = (path, path + ".cc", f"{folder}/src/{name}", f"{folder}/include/twinloft/{folder}/{name}", f"conf/{path}")
         return any(glob.glob(os.path.join(self.root, p)) for p in places)
 
 
 def named_in(text):
-    """(line, name) of each name in the backticks of a Markdown text."""
+    """Returns (line, name) for each name in backticks of a Markdown text."""
     fenced = False
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of tidy.py: each rule has a case that breaks it and one that looks like it and does not."""
+"""Tests of tidy.py. Each rule has a case that breaks it, and a similar case that does not."""
 import contextlib
 import io
 import os
@@ -46,7 +46,7 @@ class TidyTest(unittest.TestCase):
         return [(p, line, rule) for p, line, rule, _ in tidy.Tidy(self.root).run()]
 
     def check(self, path, text):
-        """(line, rule) of every violation in one file of that path and text."""
+        """Returns (line, rule) for each violation in a file with this path and text."""
         self.write(path, text)
         return [(line, rule) for p, line, rule in self.found() if p == path]
 
@@ -282,7 +282,7 @@ class CommandLine(TidyTest):
         self.write("argv/src/a.cc", "\nint a = rand();\n")
         status, out, _ = self.run_main()
         self.assertEqual(status, 1)
-        self.assertEqual(out, "argv/src/a.cc:2: [random] rand is not repeatable from a seed; take a twinloft::Random\n")
+        self.assertEqual(out, "argv/src/a.cc:2: [random] rand cannot be repeated from a seed; take a twinloft::Random\n")
 
     def test_clean(self):
         self.write("argv/src/a.cc", "int a;\n")

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the rules of docs/ARCHITECTURE.md that a compiler does not.
+"""Checks the rules of docs/ARCHITECTURE.md that a compiler does not check.
 
     tidy.py [--root DIR] [--write-folders]
 
-Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 where there is one. The tables
-below, and what each folder's CMakeLists.txt names, are the rules; a change of them is a change of the design.
-There is no way to switch a rule off inside a file. --write-folders writes the dependencies into
-docs/ARCHITECTURE.md.
+Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 if there is one. The rules are the
+tables below and the dependencies in each folder's CMakeLists.txt. A change of a rule is a change of the design.
+No file can switch a rule off. --write-folders writes the dependencies into docs/ARCHITECTURE.md.
 """
 import argparse
 import os
@@ -19,10 +18,10 @@ from folders import Folders
 
 # --- Tables -----------------------------------------------------------------------------------------------------------
 
-# Where a public header's path does not spell its folder.
+# Folders whose public headers have another path.
 HEADER_FOLDERS = {"mailbench": "bench/mailbench"}
 
-# Programs outside of the project, which include what is installed.
+# Programs outside of the project, which include installed headers.
 OUTSIDE = ["tests/e2e/argv_install"]
 
 
@@ -30,8 +29,8 @@ OUTSIDE = ["tests/e2e/argv_install"]
 class Ban:
     rule: str
     names: tuple
-    called: bool  # only where '(' follows
-    owners: tuple  # folders that may
+    called: bool  # only if '(' follows
+    owners: tuple  # folders that may use it
     advice: str
 
 
@@ -41,19 +40,19 @@ BANS = [
         "reads a clock; take a twinloft::Clock"),
     Ban("wall-clock", ("system_clock",), False, ("base",), "reads the time of day; take a twinloft::Clock"),
     Ban("random", ("rand", "srand", "rand_r", "drand48", "getrandom", "getentropy", "arc4random"), True, ("base",),
-        "is not repeatable from a seed; take a twinloft::Random"),
-    Ban("random", ("random_device",), False, ("base",), "is not repeatable from a seed; take a twinloft::Random"),
+        "cannot be repeated from a seed; take a twinloft::Random"),
+    Ban("random", ("random_device",), False, ("base",), "cannot be repeated from a seed; take a twinloft::Random"),
     Ban("raw-sync", ("fsync", "fdatasync", "syncfs", "sync_file_range", "io_uring_prep_fsync"), True,
         ("base", "spool-repl/io", "tests"),
         "may succeed on a file system that has failed; use base/durable.h"),
     Ban("passed-descriptors", ("CMSG_DATA", "SCM_RIGHTS"), False, ("base",),
-        "leaves descriptors open that nobody asked for; use base/passed_fds.h"),
+        "may leave unexpected descriptors open; use base/passed_fds.h"),
     Ban("program", ("posix_spawn", "posix_spawnp"), True, ("base", "tests"),
-        "hands on descriptors and signals, and has no bound on time; use base/program.h"),
+        "passes on descriptors and signals, and has no time limit; use base/program.h"),
 ]
 
-# Functions that libstdc++ has gained after g++ 12, or will gain. A call without a namespace finds them by its arguments: it means
-# one thing with the library of Debian 12 and another with that of Debian 13.
+# Functions that libstdc++ has added after g++ 12, or will add. A call without a namespace may find them by its arguments, so it
+# can mean one thing with the library of Debian 12 and another with that of Debian 13.
 NEWER_NAMES = (
     "print", "println", "vprint_unicode", "vprint_nonunicode", "vprint_unicode_buffered", "vprint_nonunicode_buffered",
     "format", "format_to", "format_to_n", "formatted_size", "vformat", "vformat_to", "make_format_args", "visit_format_arg",
@@ -64,15 +63,15 @@ NEWER_NAMES = (
     "from_stream", "clock_cast", "current_zone", "locate_zone", "get_leap_second_info")
 
 SHELLS = re.compile(r"^(/usr)?/bin/(ba|da|k|z)?sh(\s|$)")
-# Absolute only: not the tail of a longer path, and not a literal that is appended to one.
+# Only absolute paths: not the end of a longer path, and not a literal that is appended to a path.
 MACHINE_PATH = re.compile(r"(?<![\w.})$*-])/(?:work/[\w.]|root/\.\w|home/\w+/\.\w)")
 DASHES = re.compile(r"\s*// ?-{5,}\s*")
 APPENDED = re.compile(r"\+\s*[\"']$")
-LINES_MAX = 700  # a C++ file has fewer
+LINES_MAX = 700  # a C++ file must have fewer
 CPP = (".cc", ".h", ".c", ".cpp", ".hpp")
 TEXT = CPP + (".py", ".sh", ".cmake", ".txt", ".md", ".json", ".toml", ".conf", ".in", ".yml", ".yaml", ".html", ".sql",
               ".service", "")
-SUPPORT = "tests/unit/support"  # what unit tests of several folders share
+SUPPORT = "tests/unit/support"  # shared by the unit tests of several folders
 ARCHITECTURE = "docs/ARCHITECTURE.md"
 FOLDER_ROW = re.compile(r"^\| `([\w/-]+)/` \|(.*)\|([^|]*)\|$")
 SKIPPED = {".git", "build", "__pycache__", ".cache"}
@@ -96,7 +95,7 @@ def blank(text):
 
 @dataclass
 class Source:
-    code: str  # comments and literals blanked, lines kept
+    code: str  # comments and literals replaced by blanks, lines kept
     includes: list  # (line, bracket, path)
     literals: list  # (line, text)
 
@@ -131,7 +130,7 @@ KEYWORDS = {"return", "else", "do", "case", "throw", "co_return", "co_await", "c
 
 
 def is_call(code, start):
-    """Whether the name at `start`, with '(' after it, is the C library's function and not a member or a declaration."""
+    """Whether the name at `start`, followed by '(', calls the C library's function: not a member, and not a declaration."""
     before = code[:start].rstrip()
     if before.endswith((".", "->")):
         return False
@@ -142,8 +141,8 @@ def is_call(code, start):
         before = re.sub(r"(\bstd)?\s*::$", "", before).rstrip()
     word = re.search(r"\w+$", before)
     if word:
-        return word.group() in KEYWORDS  # `Status fsync(int fd)` declares
-    return not re.search(r"[\w>]>$|\w[*&]$", before)  # so do `Result<int> time()` and `char* time()`
+        return word.group() in KEYWORDS  # `Status fsync(int fd)` is a declaration
+    return not re.search(r"[\w>]>$|\w[*&]$", before)  # `Result<int> time()` and `char* time()` are declarations too
 
 
 class Tidy:
@@ -158,7 +157,7 @@ class Tidy:
         for folder, folders, files in os.walk(self.root):
             folders[:] = [f for f in folders if f not in SKIPPED]
             for name in files:
-                if name in SKIPPED:  # in a worktree .git is a file
+                if name in SKIPPED:  # in a worktree, .git is a file
                     continue
                 path = os.path.join(folder, name)
                 if os.path.splitext(name)[1] in TEXT and not os.path.islink(path):
@@ -255,8 +254,8 @@ class Tidy:
             self.check_private(path, folder, line, include)
 
     def check_private(self, path, folder, line, include):
-        """A private header is one of the same folder; a unit test, a fuzzer and a benchmark of a part may see those of the folder that it mirrors,
-        and every unit test those of tests/unit/support."""
+        """A private header belongs to the same folder. A unit test, a fuzzer or a benchmark of a part may use those of the folder that it mirrors.
+        Every unit test may use those of tests/unit/support."""
         homes = [(os.path.dirname(path), folder), (folder + "/src", folder)]
         if path.startswith(("tests/unit/", "tests/fuzz/", "bench/parts/")):
             mirrored = path.split("/", 2)[2]

@@ -1,5 +1,5 @@
-// The input is the detail of an address, and what follows its first line is a file `subscriptions`. What is
-// named lies directly in the Maildir, and nowhere else; the file keeps what it had, and has the folder once.
+// The first line of the input is the detail of an address, the rest is a file `subscriptions`. The folder is
+// always directly in the Maildir. The file keeps its lines, and has the folder once.
 #include <algorithm>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// The input is a request as the spawner, which is root, gets it from the network process. What it takes is
-// within its bounds, and is the same when it is encoded again.
+// The input is a request of the network process to the spawner, which is root. An accepted request is within
+// its limits, and is encoded to the same bytes.
 #include <cstdint>
 #include <string>
 

@@ -1,6 +1,6 @@
-// The input is what happens to a message while it arrives: parts of it come, a worker ends a write or fails
-// at it, the message ends. Two writes are never under way at once, what is stored in the end is what came, in
-// order, and after a failure nothing is delivered.
+// The input is a sequence of events while a message arrives: a part arrives, a worker's write succeeds or
+// fails, the message ends. There is at most one write at a time. The stored bytes are those that arrived, in
+// order. After a failure, nothing is delivered.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::string text_of(const MessageBody& body) {
 
 class Message {
  public:
-  // A part of so many bytes, in two pieces.
+  // A part with this number of bytes, in two pieces.
   void come(std::size_t bytes) {
     if (complete_) return;
     std::string part;

@@ -1,5 +1,5 @@
-// The input is what a proxy sends first. Every beginning of a header needs more, or is refused for good;
-// nothing is read beyond it.
+// The input is the first data of a proxy. Every prefix of a header needs more data or is refused permanently.
+// No byte after the header is used.
 #include <cstdint>
 #include <string>
 
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   bool refused = false;
   for (std::size_t n = 0; n <= size && n < 64; ++n) {
     auto part = decode_proxy_header(as_bytes(input.substr(0, n)));
-    TL_CHECK(!refused || !part);  // what was refused stays so
+    TL_CHECK(!refused || !part);  // a refusal is final
     refused = !part;
     if (part && *part) break;
   }

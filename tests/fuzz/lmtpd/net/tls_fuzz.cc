@@ -1,9 +1,9 @@
-// The hand-over from clear text to TLS, with a real client of OpenSSL over a real connection: what a client,
-// or somebody on the way, sends around STARTTLS. The input's first bytes say what is done to the handshake,
-// the next part is sent in clear behind STARTTLS, the rest in TLS.
+// The change from clear text to TLS, with a real OpenSSL client over a real connection. The input's first
+// bytes say how the handshake is changed on the way. The next part is sent in clear text after STARTTLS, the
+// rest in TLS.
 //
-// Nothing that came in clear may be heard of afterwards (CVE-2011-0411), whatever becomes of the handshake
-// every reply can be read, and the connection ends and leaves nothing.
+// Clear-text input has no effect afterwards (CVE-2011-0411). Whatever happens to the handshake, every reply
+// can be parsed, the connection ends, and nothing is left of it.
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -30,7 +30,7 @@ namespace {
 
 class Users final : public UserDb {
  public:
-  bool knows_injected = false;  // what is sent in TLS may say so
+  bool knows_injected = false;  // the TLS input may contain the same commands
 
  private:
   std::optional<LookupResult> lookup_now(const LookupRequest& r) override { return lookup(r); }
@@ -79,7 +79,7 @@ TlsMaterial make_material() {
   return {text_of(first.get()), text_of(second.get()), {}, false, true};
 }
 
-// Lives for the whole run: its threads do.
+// Exists for the whole run, because its threads do.
 struct World {
   Users users;
   NoDeliverer deliverer;
@@ -103,12 +103,12 @@ struct World {
   }
 };
 
-// What is done to the bytes of the handshake on their way to the server.
+// Changes of the handshake's bytes on their way to the server.
 struct Damage {
-  std::uint8_t piece = 0;   // 0: as they come; else cut into pieces of so many
+  std::uint8_t piece = 0;   // size of the pieces; 0: unchanged
   std::uint16_t at = 0;     // the byte there ...
-  std::uint8_t change = 0;  // ... is changed by this
-  bool stop = false;        // the client leaves there
+  std::uint8_t change = 0;  // ... is changed by this value
+  bool stop = false;        // the client disconnects there
 };
 
 class TestClient {
@@ -151,7 +151,7 @@ class TestClient {
     if (!text.empty()) (void)SSL_write(tls_.get(), text.data(), static_cast<int>(text.size()));
     carry(false);
   }
-  // All that has come in TLS.
+  // All bytes received in TLS.
   std::string take_secured() {
     std::string out;
     char piece[4096];
@@ -160,7 +160,7 @@ class TestClient {
     return out;
   }
 
-  // The server's end has to come too.
+  // The server must end its side too.
   std::string leave() {
     ::shutdown(socket_.get(), SHUT_WR);
     std::string rest;
@@ -205,7 +205,7 @@ class TestClient {
     if (!in_.empty()) BIO_write(SSL_get_rbio(tls_.get()), in_.data(), static_cast<int>(in_.size()));
     in_.clear();
   }
-  // Both ways, until nothing moves.
+  // Carries bytes both ways until neither side makes progress.
   void carry(bool damaged) {
     std::string out = text_of(SSL_get_wbio(tls_.get()));
     (void)BIO_reset(SSL_get_wbio(tls_.get()));
@@ -235,7 +235,7 @@ class TestClient {
   bool gone_ = false;
 };
 
-// Whole replies, without one that says that a transaction is open which nobody has begun in TLS.
+// Complete replies. None may report an open transaction that was not begun in TLS.
 void check_replies(std::string_view sent) {
   while (!sent.empty()) {
     std::size_t end = sent.find("\r\n");
@@ -266,16 +266,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     client.send_clear("STARTTLS\r\n"), client.send_clear(clear);
   std::string answer = client.take_clear();
   TL_CHECK(answer.starts_with("220 2.0.0 "));
-  // Behind the 220 nothing is said in clear, also not to what was sent ahead: a client would take it for part
-  // of the handshake.
+  // After the 220, the server sends nothing in clear text, even in reply to input sent ahead. The client
+  // would treat it as part of the handshake.
   TL_CHECK((!pipelined && !clear.empty()) || answer.find("\r\n") == answer.size() - 2);
   if (clear.empty() || pipelined) {
-    // What was sent ahead is thrown away with the 220, so the handshake goes on as if it had not been.
+    // Input sent ahead is discarded with the 220, so it does not affect the handshake.
     bool done = client.handshake();
     TL_CHECK(done || damage.change != 0 || damage.stop);
     if (done) {
       if (!world->users.knows_injected)
-        client.send_secured("RCPT TO:<injected@d>\r\n");  // is looked up only where somebody's MAIL was taken
+        client.send_secured("RCPT TO:<injected@d>\r\n");  // looked up only if a MAIL was accepted
       check_replies(client.take_secured());
       client.send_secured(secured);
     }

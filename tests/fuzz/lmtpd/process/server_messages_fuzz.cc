@@ -1,6 +1,5 @@
-// The input is a packet as the supervisor, which may be root, gets it from a server process that was taken
-// over, or as a server process gets it. What is read is the same when it is written again, but for what a
-// newer peer has added behind the known fields.
+// The input is a packet between the supervisor, which may be root, and a server process that an attacker
+// controls. A decoded message is encoded to the same bytes, except for fields that a newer peer has appended.
 #include <cstdint>
 #include <span>
 

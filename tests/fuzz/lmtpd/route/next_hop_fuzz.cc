@@ -36,7 +36,7 @@ class Scripted final : public Stream {
     return {};
   }
   Status start_tls(const TlsClientContext&, Instant) override { return fail(Errc::denied, "no"); }
-  bool has_news() override { return false; }  // it says each line when it is waited for
+  bool has_news() override { return false; }  // the hop sends each line only when the client waits for it
   void shut() override {}
 
  private:
@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                             [](const Reply& r) { return r.code == 250; });
   for (const Reply& reply : handed.replies)
     TL_CHECK(reply.code == 250 || (reply.code >= 400 && reply.code < 600 && reply.code != 421));
-  // Greeting, LHLO, MAIL, RCPT for each that is good, and one more for each.
+  // Greeting, LHLO, MAIL, and for each good recipient the replies to RCPT and to the message.
   TL_CHECK(std::count(input.begin(), input.end(), '2') >= (good == 0 ? 0 : 3 + 2 * good));
   TL_CHECK(good == 0 || said.find("BDAT") != std::string::npos || said.ends_with("\r\n.\r\n") ||
            said.ends_with("QUIT\r\n"));

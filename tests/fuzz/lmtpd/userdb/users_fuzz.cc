@@ -1,5 +1,5 @@
-// What user sources read: packets of the process that asks the database, queries with named parameters, lines
-// of a passwd-file.
+// The input of user sources: packets of the look-up process, queries with named parameters, lines of a
+// passwd-file.
 #include <cstdint>
 #include <string_view>
 
@@ -14,7 +14,7 @@ using namespace twinloft::lmtpd;
 
 namespace {
 
-// What can be read can be said again, and is the same.
+// Whatever can be decoded is encoded to the same bytes.
 void packets(ByteSpan in) {
   if (auto key = decode_key(in)) TL_CHECK(std::ranges::equal(encode_key(*key).value(), in));
   auto found = decode_found(in);
@@ -24,7 +24,7 @@ void packets(ByteSpan in) {
   TL_CHECK(std::ranges::equal(encode_found(*found), in));
 }
 
-// A parameter for each mark that the server will see; what is read again has none.
+// The query has one parameter for each placeholder of the server. When parsed again, it has none.
 void query(std::string_view text) {
   auto parsed = parse_named_query(text);
   if (!parsed) return;

@@ -1,6 +1,6 @@
-// What any client may send before it has chosen an export. The first byte says in pieces of which size it
-// arrives: that changes nothing. Every reply is whole, and answers an option that was asked; nobody gets to
-// the requests without an export that exists.
+// The input of a client before it has chosen an export. The first byte sets the size of the pieces, which
+// must not matter. Every reply is complete and answers a requested option. No client gets further without an
+// existing export.
 #include <cstdint>
 #include <vector>
 
@@ -26,7 +26,7 @@ struct Outcome {
   std::string name, why;
   bool structured;
   std::vector<std::byte> out;
-  std::size_t rest;  // bytes that are requests already
+  std::size_t rest;  // number of bytes that belong to requests
   bool operator==(const Outcome&) const = default;
 };
 
@@ -47,7 +47,7 @@ Outcome feed(ByteSpan in, std::size_t piece) {
   return o;
 }
 
-// Replies to options, and behind them, at most, what EXPORT_NAME is answered with: that has no frame.
+// Replies to options. The reply to EXPORT_NAME has no frame, and can only be the last.
 void check_replies(const Outcome& o) {
   ByteSpan left(o.out);
   while (left.size() >= 20 && load_be<std::uint64_t>(left.data()) == option_reply_magic) {

@@ -1,6 +1,5 @@
-// What a client may send once it has an export: requests and the payload of writes. The first byte says in
-// pieces of which size it arrives: that changes nothing. No request is let through that leads outside of the
-// volume.
+// The input of a client that has an export: requests, and the payload of writes. The first byte sets the size
+// of the pieces, which must not matter. No request beyond the volume is accepted.
 #include <cstdint>
 #include <tuple>
 #include <vector>
