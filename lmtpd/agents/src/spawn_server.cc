@@ -52,10 +52,10 @@ SpawnServer::~SpawnServer() = default;
 Status SpawnServer::prepare() {
   is_root_ = ::geteuid() == 0;
   (void)::prctl(PR_SET_NAME, "lmtpd-spawner");
-  (void)::prctl(PR_SET_DUMPABLE, 0);  // the network process may have the same user, and must not read this
-                                      // memory
-  // The spawner ends with the network process, and not by a signal of a terminal or a service manager to the
-  // whole group.
+  // The server process may have the same user, and must not read the spawner's memory.
+  (void)::prctl(PR_SET_DUMPABLE, 0);
+  // The spawner ends with the server process. It ignores signals that a terminal or a service manager sends
+  // to the whole group.
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
   ::signal(SIGALRM, SIG_DFL);  // it ends a hanging turn
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");

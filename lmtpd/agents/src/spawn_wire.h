@@ -1,5 +1,5 @@
-// Messages between the network process and the spawner: a SOCK_SEQPACKET packet each, little-endian. Each
-// field has its length before it, which is bounded. The spawner checks every field.
+// Messages between the server process and the spawner: a SOCK_SEQPACKET packet each, little-endian. Each
+// field has its length before it, which is limited. The spawner checks every field.
 #pragma once
 
 #include <cstddef>

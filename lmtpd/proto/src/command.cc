@@ -57,9 +57,9 @@ std::string_view take_word(std::string_view& s) {
   return word;
 }
 
-// RFC 3461 section 4: "+" and two upper-case hexadecimal digits stand for a byte; here ASCII that prints,
-// since it travels into headers and arguments. `beyond_ascii`: bytes above 127 stand for themselves (RFC 6533
-// section 3).
+// RFC 3461 section 4: "+" and two upper-case hexadecimal digits are a byte. Only printable ASCII is accepted,
+// because the text gets into headers and arguments. `beyond_ascii`: bytes above 127 are accepted unencoded
+// (RFC 6533 section 3).
 std::optional<std::string> decode_xtext(std::string_view in, bool beyond_ascii = false) {
   std::string out;
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -79,7 +79,7 @@ std::optional<std::string> decode_xtext(std::string_view in, bool beyond_ascii =
   return out;
 }
 
-// RFC 6533 section 3: "\x{" hexadecimal digits "}" stand for a character beyond ASCII.
+// RFC 6533 section 3: "\x{" hexadecimal digits "}" is a character beyond ASCII.
 std::optional<std::string> decode_utf8_address(std::string_view in) {
   auto text = decode_xtext(in, true);
   if (!text) return std::nullopt;
@@ -200,7 +200,7 @@ std::optional<Reply> apply_orcpt(const Parameter& p, Rcpt& rcpt) {
   return std::nullopt;
 }
 
-// "NEVER", or a list of the three others, each once.
+// "NEVER", or a list of the three other words, each once.
 std::optional<Reply> apply_notify(const Parameter& p, Rcpt& rcpt) {
   if (!rcpt.notify.empty()) return given_twice("NOTIFY");
   constexpr std::string_view words[] = {"SUCCESS", "FAILURE", "DELAY"};
@@ -239,7 +239,7 @@ Parsed parse_rcpt(std::string_view rest) {
   return rcpt;
 }
 
-// A name that goes into a Received field, where it must not forge anything. Empty: it is fine.
+// Checks a name that is written into a Received field and must not forge other text. Empty: no error.
 std::string_view wrong_with_name(std::string_view name) {
   if (name.size() > domain_bytes_max) return "Name too long";
   for (char c : name)

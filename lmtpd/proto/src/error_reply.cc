@@ -9,7 +9,7 @@ namespace twinloft::lmtpd {
 namespace {
 constexpr std::size_t reply_text_bytes_max = 400;  // a reply line of RFC 5321 section 4.5.3.1.5 has 512
 
-// Of what this process or machine has too few of, and may have again soon.
+// The reply to a temporary lack of descriptors or memory.
 std::optional<Reply> reply_of_shortage(const Error& error) {
   if (error.sys != EMFILE && error.sys != ENFILE && error.sys != ENOMEM) return std::nullopt;
   return Reply{451, "4.3.2", "The mail system is out of open files or memory, try again later"};

@@ -16,7 +16,7 @@ void HeaderMeter::feed(ByteSpan in) {
         in = in.subspan(1);
         continue;
       }
-      bytes_ += cr_;  // it was text
+      bytes_ += cr_;  // the CR did not belong to an empty line
       line_start_ = cr_ = false;
     }
     const void* found = std::memchr(in.data(), '\n', in.size());

@@ -39,8 +39,8 @@ bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
 }
 
-// Of a sender that is written as no grammar has it, outside of quotes: all that neither ends the path nor
-// begins another word.
+// Bytes accepted outside of quotes in a sender's path, even if the grammar forbids them: all bytes that do
+// not end the path or begin another word.
 bool is_kept_byte(char c) {
   return !is_control(c) && c != ' ' && c != '<' && c != '>';
 }
@@ -62,8 +62,8 @@ Status skip_source_route(std::string_view& s, PathOf whose) {
   return {};
 }
 
-// A sender's may be empty, and may hold control bytes: Postfix, for one, takes both, and hands them on in
-// quotes.
+// A sender's quoted local part may be empty and may have control bytes, because Postfix accepts and passes on
+// both.
 Status take_quoted(std::string_view& s, std::string& out, PathOf whose) {
   s.remove_prefix(1);
   while (!s.empty()) {
@@ -97,8 +97,8 @@ Status take_local_part(std::string_view& s, std::string& out, PathOf whose) {
   return {};
 }
 
-// Inside the brackets (RFC 5321 section 4.1.3): IPv4, "IPv6:" and an address, or another tag and what it
-// needs.
+// The text inside the brackets (RFC 5321 section 4.1.3): IPv4, "IPv6:" and an address, or another tag and its
+// content.
 bool is_literal(const std::string& text) {
   in6_addr scratch;
   if (::inet_pton(AF_INET, text.c_str(), &scratch) == 1) return text.find('\0') == std::string::npos;
@@ -113,7 +113,7 @@ bool is_literal(const std::string& text) {
   return ::inet_pton(AF_INET6, text.c_str() + 5, &scratch) == 1;
 }
 
-// Of one address with its brackets. IPv6 has many spellings.
+// Converts an address literal with its brackets to a single form, because an IPv6 address has many spellings.
 Status normalise_literal(std::string& literal) {
   constexpr std::string_view v6 = "[ipv6:";
   if (!is_literal(literal.substr(1, literal.size() - 2))) return bad("malformed address literal");
@@ -128,16 +128,15 @@ Status normalise_literal(std::string& literal) {
   return {};
 }
 
-// None of them empty.
+// Whether no label is empty.
 bool has_labels(std::string_view domain) {
   return !domain.empty() && domain.front() != '.' && domain.back() != '.' &&
          domain.find("..") == std::string_view::npos;
 }
 
-// A domain has one form in the user database, however it was written (RFC 5891 section 5). Without the flag
-// for STD 3, with which libidn2 leaves characters out that stand for others than letters, digits and hyphens,
-// and so makes another domain of it. What IDNA does not allow stays as it is: the MTA has accepted it, and
-// the user database says whether there is such a user.
+// Converts to the form used in the user database (RFC 5891 section 5). The flag for STD 3 is not set: with it
+// libidn2 removes characters, which gives another domain. A domain that IDNA does not allow stays unchanged,
+// because the MTA has accepted it and the look-up decides.
 Status to_a_labels(std::string& domain) {
   if (!is_clean_utf8(domain)) return bad("address that is not UTF-8");
   char* out = nullptr;
@@ -149,7 +148,7 @@ Status to_a_labels(std::string& domain) {
   return {};
 }
 
-// A sender's is never looked up: it is kept, however it is written.
+// A sender's domain is never looked up, so it is kept as written.
 Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
   if (whose == PathOf::sender) {
     auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_kept_byte(c) && c != '@'; });
@@ -167,7 +166,7 @@ Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
     auto end = std::find_if_not(s.begin(), s.end(),
                                 [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
-    if (out.ends_with('.')) out.pop_back();  // the root of all domains, which is not kept
+    if (out.ends_with('.')) out.pop_back();  // removes the dot of the root domain
     s.remove_prefix(out.size());
     if (out.empty()) return bad("malformed domain");
     if (!is_ascii(out)) TL_TRY(to_a_labels(out));
@@ -178,7 +177,7 @@ Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
   return {};
 }
 
-// What a user database, and the paths below a spool, can do with.
+// Checks that the address is usable in the user database and in paths below the spool.
 Status check_recipient(const Path& path) {
   if (!path.is_ascii && !is_clean_utf8(path.text)) return bad("address that is not UTF-8");
   if (!is_clean_utf8(path.local_part)) return bad("address that is not UTF-8");
@@ -203,7 +202,7 @@ Result<Path> take_path(std::string_view& rest, PathOf whose) {
     path.text.assign(begin, s.data());
     bool is_name = !path.domain.empty() && path.domain.front() != '[';
     if (whose == PathOf::recipient && is_name && s.starts_with(".>"))
-      s.remove_prefix(1);  // the root of all domains, as in "example.org."
+      s.remove_prefix(1);  // the dot of the root domain, as in "example.org."
     path.is_ascii = is_ascii(path.text);
     if (whose == PathOf::recipient) TL_TRY(check_recipient(path));
     if (!s.starts_with('>'))

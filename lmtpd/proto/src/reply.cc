@@ -30,7 +30,7 @@ Reply make_reply(int code, std::string_view enhanced, std::string_view text) {
   return {code, std::string(enhanced), cleaned(text)};
 }
 
-// Without a format string, which would be read anew for every reply.
+// Does not use a format string, because parsing it for every reply takes time.
 void append_reply(std::string& out, int code, std::string_view enhanced, std::string_view text) {
   const std::size_t begin = out.size();
   const fmt::format_int digits(code);

@@ -85,7 +85,7 @@ void Router::give_up() {
   for (auto& [name, hop] : impl_->hops) hop->give_up();
 }
 
-// ---- what is delivered here
+// ---- local deliveries
 
 DeliveryLimits Router::limits(const User& user) const {
   if (user.next_hop.empty()) return impl_->local ? impl_->local->limits(user) : DeliveryLimits{};
@@ -94,7 +94,7 @@ DeliveryLimits Router::limits(const User& user) const {
   return {unlimited_deliveries, {"next hop " + user.next_hop, hop->second->spec().connections_max}};
 }
 
-// ---- what is handed on
+// ---- deliveries to next hops
 
 std::string Router::group_of(const User& user) const {
   if (!user.next_hop.empty()) return user.next_hop;

@@ -8,7 +8,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// What an entry takes, with its places in list and table.
+// The memory of an entry, including its nodes in the list and the table.
 std::size_t bytes_of(const UserKey& key, const std::optional<UserEntry>& said) {
   constexpr std::size_t table_bytes = sizeof(UserKey) + 64;
   std::size_t bytes = sizeof(EntryStore::Entry) + table_bytes +
@@ -65,7 +65,7 @@ CachedSource::CachedSource(std::unique_ptr<UserSource> source, CacheConfig confi
       users_(config.bytes_max / 8 * 7),
       nobody_(config.bytes_max / 8) {}
 
-// An answer may have come after the moment of a question that is still on its way.
+// The entry may be newer than `now`, if another look-up has stored it since.
 CachedSource::Age CachedSource::age_of(const EntryStore::Entry& entry, Instant now) const {
   Duration age = std::max(now - entry.at, Duration::zero());
   if (age < (entry.said ? config_.positive : config_.negative)) return Age::fresh;
@@ -83,12 +83,12 @@ std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
   return !silent_ || of_others_.claim(now) ? std::nullopt : std::optional<FindResult>(silent());
 }
 
-// Whether the one who asks is to call find(), which will begin it.
+// True: the caller must call find(), which begins the probe.
 bool CachedSource::Probe::claim(Instant now) {
   if (under_way || now < next) return false;
   due = true;
-  next = now + claim_time;  // if the claimed look-up has not begun by then, for example because its key was
-                            // evicted
+  // Allows another claim if this look-up never begins, for example because its key was evicted.
+  next = now + claim_time;
   return true;
 }
 
@@ -99,11 +99,11 @@ bool CachedSource::Probe::begin(Instant now) {
   return true;
 }
 
-// However it ends.
+// Ends the probe in its destructor, also after an exception.
 class CachedSource::Probing {
  public:
   Probing(std::mutex& mutex, const Clock& clock) : mutex_(mutex), clock_(clock) {}
-  // The pause begins now, so that a caller waits for one probe at most.
+  // The pause begins at the end of the probe, so that a caller waits for at most one probe.
   ~Probing() {
     if (!probe_) return;
     std::lock_guard lock(mutex_);
@@ -128,7 +128,7 @@ std::unexpected<Error> CachedSource::silent() const {
   return fail(Errc::timeout, "the user database did not answer a moment ago; the next attempt is soon");
 }
 
-// mutex_ is held.
+// The caller holds mutex_.
 std::optional<std::optional<UserEntry>> CachedSource::fresh(const UserKey& key, Instant now) {
   for (EntryStore* store : {&users_, &nobody_})
     if (const EntryStore::Entry* entry = store->find(key); entry && age_of(*entry, now) == Age::fresh) {
@@ -172,7 +172,7 @@ FindResult CachedSource::ask(const UserKey& key, bool fresh_will_do) {
   return found;
 }
 
-// Which is not too old to be used where there is no answer. mutex_ is held.
+// The user, if the entry is not too old to be served while the source fails. The caller holds mutex_.
 std::optional<UserEntry> CachedSource::known(const UserKey& key, Instant now) {
   const EntryStore::Entry* entry = users_.find(key);
   Age age = entry ? age_of(*entry, now) : Age::unusable;

@@ -1,11 +1,12 @@
-// A source, and what it has said before.
+// A source with a cache of its results.
 //
-// A fresh entry is the answer. An old one is asked for anew; where the source then gives none, a user that is
-// not too old goes on being the answer. While it gives none, only one look-up at a time, and one in
-// `probe_pause`, waits for it on behalf of users that are known: the others have their answer at once, so a
-// database that is slow to fail holds up nobody who was there before. Where it says nothing at all
-// (Errc::timeout), the same goes for unknown users, apart from that: a look-up that waits would keep a thread
-// and a connection. No lock is held while the source is asked.
+// A fresh entry is served from memory. For an old entry the source is asked again. If the source fails, a
+// user whose entry is not older than `stale` is still served.
+//
+// While the source fails, one look-up at a time, and one in `probe_pause`, tries the source for known users.
+// All others get their cached result at once, so a database that fails slowly does not delay them. If the
+// source times out, unknown users are limited in the same way by a probe of their own, because each waiting
+// look-up keeps a thread and a connection. No lock is held while the source is asked.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,14 @@
 
 namespace twinloft::lmtpd {
 
-// Entries by key, bounded in bytes; the one used longest ago goes first. One thread at a time.
+// Entries by key, limited in bytes. Least recently used entries are evicted first. Not thread-safe.
 class EntryStore {
  public:
   explicit EntryStore(std::size_t bytes_max) : bytes_max_(bytes_max) {}
   struct Entry {
     UserKey key;
     std::optional<UserEntry> said;
-    Instant at;  // when it was
+    Instant at;  // time of the result
     std::size_t bytes = 0;
   };
   // Null: no entry. Valid until the next put() or erase().
@@ -72,10 +73,10 @@ class CachedSource final : public UserSource {
   Age age_of(const EntryStore::Entry& entry, Instant now) const;
   std::optional<std::optional<UserEntry>> fresh(const UserKey& key, Instant now);
   std::optional<UserEntry> known(const UserKey& key, Instant now);
-  // The single look-up that tries whether the source answers again.
+  // The single look-up that checks whether the source answers again.
   struct Probe {
     Instant next{};
-    bool due = false;  // a caller was chosen, and has not begun
+    bool due = false;  // a caller was chosen, but has not begun
     bool under_way = false;
     bool claim(Instant now);
     bool begin(Instant now);
@@ -94,7 +95,7 @@ class CachedSource final : public UserSource {
   bool failing_ = false;  // no look-up has succeeded since the last failure
   bool silent_ = false;   // the last failure was a timeout
   Probe of_known_, of_others_;
-  Instant next_failure_line_, next_answer_line_;  // of the log, which an unstable source must not fill
+  Instant next_failure_line_, next_answer_line_;  // an unstable source must not fill the log
 };
 
 }  // namespace twinloft::lmtpd

@@ -12,9 +12,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// nullopt: no answer is at hand.
+// nullopt: no answer is in memory.
 using Find = std::function<std::optional<FindResult>(const UserKey&)>;
-// nullopt: no answer is at hand, or a cached alias leads to an unknown address.
+// nullopt: no answer is in memory, or a cached alias leads to an unknown address.
 using Answer = std::optional<LookupResult>;
 
 class SourceDirectory final : public Directory {

@@ -53,7 +53,7 @@ constexpr Refused refused_fields[] = {
     {"mailbox_list_storage_escape_char", "folders would have other names"},
 };
 
-// Of Dovecot's settings and fields: they change neither where mail lies nor who takes it. Prefixes of names.
+// Prefixes of Dovecot's settings and fields that do not change the place of mail or whether it is accepted.
 constexpr std::string_view harmless_userdb[] = {"sieve",
                                                 "acl",
                                                 "imap",
@@ -151,14 +151,14 @@ bool decides_place(std::string_view name) {
 
 // ---- variables
 
-// What a "%" stands for differs: by the version whose field it is, and Dovecot expands nothing of what a
-// query yields.
+// The meaning of "%" depends on Dovecot's version and on the field. Dovecot expands no variables in the
+// result of a query.
 enum class Variables {
-  none,        // of a query
+  none,        // the result of a query
   dovecot_23,  // userdb_mail in a passwd-file
-  dovecot_24,  // userdb_mail_path there
-  either,      // userdb_home there
-  braces,      // the field of the home: 2.3 expands nothing in it, 2.4 expands %{...}
+  dovecot_24,  // userdb_mail_path in a passwd-file
+  either,      // userdb_home in a passwd-file
+  braces,      // the home's own field in a passwd-file: 2.3 expands nothing, 2.4 expands %{...}
 };
 
 std::string_view known(Variables variables) {
@@ -183,13 +183,13 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The home has a value later only: it is written as "~".
+// The home is not known yet, so its value is "~".
 struct Value {
   std::string text;
   bool is_home = false;
 };
 
-// "user", and filters behind "|".
+// The value of "user" with filters behind "|".
 std::optional<Value> value_with_filters(std::string_view inside, const UserKey& key) {
   std::size_t bar = std::min(inside.find('|'), inside.size());
   if (trimmed(inside.substr(0, bar)) != "user") return std::nullopt;
@@ -198,14 +198,14 @@ std::optional<Value> value_with_filters(std::string_view inside, const UserKey& 
     inside.remove_prefix(bar + 1);
     bar = std::min(inside.find('|'), inside.size());
     std::string_view filter = trimmed(inside.substr(0, bar));
-    if (filter == "lower") continue;  // keys are
+    if (filter == "lower") continue;  // keys are in lower case
     if (filter != "username" && filter != "domain") return std::nullopt;
     value = filter == "username" ? key.local_part : key.domain;
   }
   return Value{std::move(value)};
 }
 
-// What stands in %{...}.
+// The value of %{inside}.
 std::optional<Value> value_of_long(std::string_view inside, const UserKey& key, Variables variables) {
   if (inside == "user") return Value{key.address()};
   if (variables == Variables::dovecot_23 || variables == Variables::either) {
@@ -281,7 +281,7 @@ Result<std::string> expand(std::string_view text, const UserKey& key, Variables 
 
 // ---- mail_location
 
-// Up to the next single ":", which is taken too; a doubled one is a colon.
+// Takes the text up to the next single ":", and this ":" too. A doubled ":" is a literal colon.
 std::string take_part(std::string_view& rest) {
   std::string out;
   while (!rest.empty()) {
@@ -298,7 +298,7 @@ bool same_path(std::string_view a, std::string_view b) {
   return normal_path(a) == normal_path(b);
 }
 
-// Those that Dovecot 2.3's Maildir takes, and that leave mail where it is.
+// Accepts the options of Dovecot 2.3's Maildir that do not change the place of mail.
 Status check_harmless(std::string_view name, std::string_view value) {
   constexpr std::string_view harmless[] = {"INDEX",       "INDEXPVT",    "INDEXCACHE", "ITERINDEX",
                                            "VOLATILEDIR", "NO-NOSELECT", "BROKENCHAR"};
@@ -314,7 +314,7 @@ Status check_harmless(std::string_view name, std::string_view value) {
 struct Location {
   std::string path;
   std::string layout = "maildir++";  // as written
-  bool names_inbox = false;          // INBOX= is given, and is the path
+  bool names_inbox = false;          // INBOX= is set to the same path
 };
 
 Status take_option(Location& location, const std::string& option, const UserKey& key, Variables variables) {
@@ -350,7 +350,7 @@ Result<Location> read_location(std::string_view location, const UserKey& key, Va
   TL_TRY_ASSIGN(out.path, expand(take_part(rest), key, variables));
   if (out.path.empty()) return fail(Errc::invalid, "expected a path after \"maildir:\"");
   while (!rest.empty()) TL_TRY(take_option(out, take_part(rest), key, variables));
-  // In any other spelling Dovecot 2.3 has the inbox in a folder of that name.
+  // With another spelling, Dovecot 2.3 places the inbox in a folder of this name.
   if (out.layout != "maildir++" && !out.names_inbox)
     return fail(Errc::invalid,
                 "LAYOUT={}: write LAYOUT=maildir++: with other letters Dovecot has the inbox in a folder",
@@ -434,7 +434,7 @@ Status DovecotFields::take_extra(Row& row, std::string_view word) {
   return {};
 }
 
-// The home's own field of a passwd-file is in the row already.
+// The row already has the home's own field of a passwd-file.
 Status DovecotFields::finish_home(Row& row, const UserKey& key) const {
   if (!home_ && (origin_ == Origin::query || !row[Column::home])) return {};
   const std::string& text = home_ ? *home_ : *row[Column::home];
@@ -448,7 +448,7 @@ Status DovecotFields::finish_home(Row& row, const UserKey& key) const {
   return {};
 }
 
-// Dovecot 2.4's. An empty one is no default there.
+// The fields of Dovecot 2.4, where an empty field does not mean the default.
 Result<std::optional<std::string>> DovecotFields::new_path(const UserKey& key) const {
   const Variables variables = origin_ == Origin::query ? Variables::none : Variables::dovecot_24;
   auto path_in = [&](std::string_view name, const std::string& text) -> Result<std::string> {

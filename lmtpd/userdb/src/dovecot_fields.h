@@ -1,6 +1,6 @@
-// What Dovecot's user database may say of a user beside Twinloft's own columns: each field is heeded, known
-// to have nothing to do with where mail lies, refused in words, or noted as not known. None of those that
-// decide where Dovecot shows mail is passed over.
+// Dovecot's own fields of a user, besides Twinloft's columns. Each field is used, ignored because it does not
+// change the place of mail, refused with a reason, or reported as unknown. A field that decides where Dovecot
+// looks for mail is never ignored.
 #pragma once
 
 #include <optional>
@@ -32,14 +32,14 @@ class DovecotFields {
 
   const Origin origin_;
   std::optional<std::string> home_;
-  std::optional<std::string> mail_, location_;  // of 2.3
+  std::optional<std::string> mail_, location_;  // fields of 2.3
   std::optional<std::string> driver_, path_,
       inbox_path_;          // mail_driver, mail_path and mail_inbox_path of 2.4
   bool handed_on_ = false;  // the field "proxy" is set
 };
 
-// Whether that is a column that DovecotFields::take() has an opinion on where a query yields it: mail,
-// mail_path, userdb_mail and their kin. Any table may have others.
+// Whether DovecotFields::take() handles this column in the result of a query: mail, mail_path, userdb_mail
+// and similar names. Other columns of a table are not Dovecot's.
 bool is_dovecot_column(std::string_view name);
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,5 @@
-// One form for the addresses that are compared: case folding (ASCII only, other bytes stay), and domains as
-// in proto/path.h.
+// Converts addresses to one form for comparison: lower case (ASCII only, other bytes unchanged), and domains
+// as in proto/path.h.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ inline std::string ascii_lower(std::string_view text) {
   return out;
 }
 
-// "Ann@Bücher.example." -> "ann@xn--bcher-kva.example". What has no domain is folded alone, and so is one
-// whose domain is none.
+// "Ann@Bücher.example." -> "ann@xn--bcher-kva.example". A name without a domain, or with an invalid domain,
+// is only converted to lower case.
 inline std::string normal_name(std::string_view name) {
   std::size_t at = name.rfind('@');
   auto domain = at == std::string_view::npos ? std::unexpected(Error{}) : normal_domain(name.substr(at + 1));

@@ -11,7 +11,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// The library counts in seconds.
+// The library's timeouts are in seconds.
 unsigned seconds_of(std::chrono::milliseconds time) {
   return static_cast<unsigned>(std::max<std::int64_t>(1, (time.count() + 999) / 1000));
 }
@@ -20,7 +20,7 @@ const char* or_null(const std::string& text) {
   return text.empty() ? nullptr : text.c_str();
 }
 
-// Not the server's state but the configuration is what is wrong.
+// Errors caused by the configuration, not by the state of the server.
 bool is_configuration(unsigned number) {
   constexpr unsigned access_denied_for_database = 1044, access_denied = 1045, unknown_database = 1049,
                      parse_error = 1064, no_such_column = 1054, table_access_denied = 1142,
@@ -31,19 +31,19 @@ bool is_configuration(unsigned number) {
   return std::find(std::begin(all), std::end(all), number) != std::end(all);
 }
 
-// Over TCP, and where the server has not shown who it is: none that gives the password to any server that
-// answers (caching_sha2_password encrypts it with a key that the server names).
+// For TCP without a verified server. Other plugins would reveal the password to any server that answers:
+// caching_sha2_password encrypts it with a key that the server chooses.
 constexpr const char* careful_plugins = "mysql_native_password,client_ed25519";
 
-// The server says good-bye: it shuts down, or has ended a connection that was idle.
+// The server ends the connection: it shuts down, or the connection was idle for too long.
 bool is_farewell(unsigned number) {
   constexpr unsigned shutdown_in_progress = 1053, connection_killed = 1927, client_interaction_timeout = 4031;
   return number == shutdown_in_progress || number == connection_killed ||
          number == client_interaction_timeout;
 }
 
-// The key cannot be compared with what is in the table, whose character set does not have it: that says
-// nothing of the server, nor of other keys.
+// The character set of the table does not have a character of the key. The server and other keys are not
+// affected.
 bool is_about_the_key(unsigned number) {
   constexpr unsigned mix_of_two_collations = 1267, mix_of_three_collations = 1270, mix_of_collations = 1271,
                      no_such_character = 1300, wrong_value = 1366, cannot_convert = 1977;
@@ -66,7 +66,7 @@ std::unexpected<Error> MysqlConnection::failed(unsigned number, const char* text
               one_line(config_.query));
 }
 
-// Some failures are known to the statement, and some to the connection only.
+// Some errors are reported by the statement, others only by the connection.
 std::unexpected<Error> MysqlConnection::statement_failed(const char* doing) {
   unsigned number = mysql_stmt_errno(statement_.get());
   if (number != 0) return failed(number, mysql_stmt_error(statement_.get()), doing);
@@ -95,8 +95,8 @@ Status MysqlConnection::connect() {
   mysql_optionsv(m, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
   mysql_optionsv(m, MYSQL_OPT_READ_TIMEOUT, &answer);
   mysql_optionsv(m, MYSQL_OPT_WRITE_TIMEOUT, &answer);
-  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);  // reconnecting also prepares the query again, so it is done
-                                                // here
+  // The library would reconnect without preparing the query again, so MysqlDb reconnects.
+  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);
   mysql_optionsv(m, MYSQL_OPT_LOCAL_INFILE, &no_files);  // a server must not ask for files of this machine
   mysql_optionsv(m, MYSQL_SET_CHARSET_NAME, "utf8mb4");
   if (config_.tls != MysqlTls::none) {
@@ -160,7 +160,7 @@ Status MysqlConnection::find_columns() {
   return {};
 }
 
-// All as text, whatever their types are.
+// Binds all columns as text, independent of their types.
 Status MysqlConnection::bind_results() {
   std::vector<MYSQL_BIND> binds(values_.size());
   for (std::size_t i = 0; i < values_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which of several servers is asked, and how long a connection to one is kept. No network here.
+// Decides which of several servers is tried, and how long a connection is kept. No I/O.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace twinloft::lmtpd {
 
-// A server that does not answer is left alone for a second, and for twice as long each further time, up to 30
-// s; one answer ends that. Thread-safe.
+// After a failure a server is not tried for 1 s, and for twice as long after each further failure, up to 30
+// s. An answer resets this time. Thread-safe.
 class MysqlHosts {
  public:
   // Both must outlive this object.
@@ -38,9 +38,9 @@ class MysqlHosts {
   std::vector<State> states_;
 };
 
-// Whether a connection to the host of that index is used again. It ends after five minutes, so that what has
-// changed at the server (columns, settings) counts; after one if an earlier host of the list is preferred to
-// it; and idle for a minute, before something on the way forgets it.
+// Whether a connection to this host is used again. A connection ends after five minutes, so that changes of
+// columns and settings take effect. To another host than the first, it ends after one minute. An idle
+// connection ends after one minute, before a firewall on the way drops it.
 bool may_use_again(std::size_t host, Duration age, Duration idle);
 
 }  // namespace twinloft::lmtpd

@@ -11,7 +11,8 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Behind what begins here and is to be left as it is; `at` where nothing does; npos: it has no end.
+// Skips a string, a quoted name or a comment that begins at `at`, and returns its end. `at`: none begins
+// here. npos: it has no end.
 std::size_t skip(std::string_view text, std::size_t at) {
   char c = text[at];
   std::string_view rest = text.substr(at);
@@ -28,12 +29,12 @@ std::size_t skip(std::string_view text, std::size_t at) {
     if (text[i] == '\\' && c != '`')
       ++i;
     else if (text[i] == c)
-      return i + 1;  // a doubled quote counts as the begin of another string
+      return i + 1;  // a doubled quote counts as the start of another string
   }
   return std::string_view::npos;
 }
 
-// The last words and marks of a query, without its comments, and how deep in parentheses they stand.
+// The last tokens of a query without its comments, and their depth in parentheses.
 class Tokens {
  public:
   void add(char c) {
@@ -70,7 +71,7 @@ class Tokens {
 
  private:
   int depth() const { return depths_.empty() ? 0 : depths_.back(); }
-  // Of the query itself or a part of a union, not of a subquery.
+  // A SELECT of the query itself or of a part of a union, not of a subquery.
   bool begins_select() const {
     static constexpr std::string_view words[] = {"", "(", "union", "except", "intersect"};
     auto is = [](const std::string& word) {

@@ -1,4 +1,4 @@
-// A query with named parameters (:user, :domain, :address) as servers want it that know "?" only.
+// Converts a query with named parameters (:user, :domain, :address) for servers that support only "?".
 #pragma once
 
 #include <string>
@@ -17,13 +17,15 @@ struct NamedQuery {
   std::vector<QueryParameter> parameters;  // in the order of the "?"
 };
 
-// Leaves strings ('...', "...", with doubled quotes or backslashes), `names` and comments (-- , #, /* */) as
-// they are. Errors: an unknown parameter, a "?", none at all, a string that does not end, and "*" for all
-// columns: a server prepares such a query anew when the table has changed, and the client's library goes on
-// with the names of before, and would mistake one column's value for another's.
+// Leaves strings ('...', "...", with doubled quotes or backslashes), `names` and comments (-- , #, /* */)
+// unchanged. Errors: an unknown parameter, a "?", no parameter at all, a string without an end, and "*" for
+// all columns.
+//
+// "*" is refused because a server prepares the query again after a change of the table. The client library
+// keeps the old column names, so it would return values under wrong names.
 Result<NamedQuery> parse_named_query(std::string_view text);
 
-// For messages: line ends and what surrounds them are one blank.
+// For messages: replaces line ends and the blanks around them by one blank.
 std::string one_line(std::string_view query);
 
 std::string value_of(QueryParameter parameter, const UserKey& key);

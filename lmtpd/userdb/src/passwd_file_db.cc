@@ -21,7 +21,7 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t file_bytes_max = std::size_t{4} << 30;
-// For so long after a change of the file nobody is taken to be gone.
+// For this time after a change of the file, an unknown user is a temporary error.
 constexpr std::int64_t settling_seconds = 2;
 constexpr Duration look_pause = std::chrono::seconds(1);
 
@@ -45,13 +45,13 @@ Result<Version> version_of(const std::string& path) {
   return Version{about.st_dev, about.st_ino, about.st_size, about.st_mtim, about.st_ctim};
 }
 
-// The file as it was once. Never changed.
+// The content of one version of the file. Immutable.
 struct Contents {
   struct Line {
     std::string_view text;
     std::size_t number;
-    std::size_t again = 0;  // another line of the same user
-    bool ends = true;       // the line has its end
+    std::size_t again = 0;  // number of another line of the same user; 0: none
+    bool ends = true;       // the line ends with LF
     bool exact = true;      // the name is in its normal form
   };
   Version version;
@@ -61,7 +61,7 @@ struct Contents {
   void add(std::string_view name, Line line);
 };
 
-// Of two names that differ in their form alone, the one that is in normal form counts, as in Dovecot.
+// If two names differ only in their form, the name in normal form counts, as in Dovecot.
 void Contents::add(std::string_view name, Line line) {
   std::string form = normal_name(name);
   line.exact = form == name;
@@ -99,8 +99,8 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   return out;
 }
 
-// Variables are of the name as its owner writes it, since Dovecot knows the user by that name: an
-// internationalised domain in U-labels stays so in paths.
+// Variables use the name as written in the file, because Dovecot uses this name too. An internationalised
+// domain in U-labels stays in U-labels in paths.
 UserKey as_written(const UserKey& key, std::string_view name) {
   std::size_t at = name.rfind('@');
   if (at == std::string_view::npos) return key;
@@ -160,7 +160,7 @@ class PasswdFile final : public UserSource {
   Result<std::shared_ptr<const Contents>> current() {
     TL_TRY_ASSIGN(Version now, version_of(config_.path));
     if (auto known = known_as(now)) return known;
-    std::lock_guard loading(loading_);  // by one thread at a time
+    std::lock_guard loading(loading_);  // only one thread loads the file
     if (auto known = known_as(now)) return known;
     TL_TRY_ASSIGN(std::shared_ptr<const Contents> fresh, load(config_.path));
     std::lock_guard lock(mutex_);

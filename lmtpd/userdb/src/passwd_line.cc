@@ -8,7 +8,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::size_t fields_max = 8;  // the last one may hold colons
+constexpr std::size_t fields_max = 8;  // the last field may have colons
 enum Field { user, password, uid, gid, gecos, home, shell, extra };
 
 std::array<std::string_view, fields_max> split(std::string_view line) {

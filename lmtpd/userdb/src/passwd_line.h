@@ -7,10 +7,10 @@
 
 namespace twinloft::lmtpd {
 
-// The first field. Empty: no user's line (a comment, nothing).
+// The first field. Empty: the line has no user (a comment, an empty line).
 std::string_view name_in_passwd_line(std::string_view line);
 
-// `key`: who was asked for, for the variables in `mail`. Errors say which field.
+// `key`: the looked-up key, for the variables in `mail`. Errors name the field.
 Result<Row> parse_passwd_line(std::string_view line, const UserKey& key);
 
 }  // namespace twinloft::lmtpd

@@ -9,8 +9,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// What Dovecot's variables of one letter are called here; empty: `text`, which follows a "%", is none of
-// them.
+// Names the equivalent of one of Dovecot's one-letter variables. `text` follows a "%". Empty: not such a
+// variable.
 std::string dovecot_hint(std::string_view text) {
   if (text.empty() ||
       (text.size() > 1 && (std::isalnum(static_cast<unsigned char>(text[1])) || text[1] == '_')))

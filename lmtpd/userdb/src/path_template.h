@@ -1,5 +1,5 @@
-// Texts with %user%, %domain%, %name% and %home% in them: the defaults of users. One pass; a value is never
-// looked at again.
+// Texts with %user%, %domain%, %name% and %home%: the defaults of users. Expanded in one pass: macros in
+// values are not expanded.
 #pragma once
 
 #include <string>

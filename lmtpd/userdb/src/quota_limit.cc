@@ -23,7 +23,7 @@ char upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
 }
 
-// One "name=value" of a rule.
+// Parses one "name=value" of a rule.
 Status take_limit(std::string_view word, QuotaLimit& out) {
   std::size_t equals = std::min(word.find('='), word.size());
   std::string_view name = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));

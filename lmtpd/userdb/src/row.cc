@@ -19,13 +19,13 @@ std::string_view name_of(Column column) {
   return column_names[static_cast<std::size_t>(column)];
 }
 
-// "~/Maildir", and "~" alone: the Maildir is the home.
+// Replaces "~" at the start by the home. "~" alone: the Maildir is the home.
 std::string at_home(std::string path, const std::string& home) {
   if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home);
   return path.empty() ? path : normal_path(path);
 }
 
-// A number, or the name of an account or group of this machine, as Dovecot takes it.
+// Finds the id of an account or group of this machine by name, because Dovecot accepts names too.
 std::optional<std::uint64_t> id_of_name(const std::string& name, bool is_group) {
   std::vector<char> buffer(std::size_t{1} << 16);
   if (is_group) {
@@ -40,8 +40,8 @@ std::optional<std::uint64_t> id_of_name(const std::string& name, bool is_group) 
   return found->pw_uid;
 }
 
-// An address in a column `mail`, which any table may have, is no location; a path without a format is one
-// that cannot be read.
+// Any table may have an address in a column `mail`, which is not a location. A path without a format counts
+// as a location, and is refused later.
 bool is_location(std::string_view name, std::string_view value) {
   if (name != "mail" || value.starts_with('/') || value.starts_with('~') || value.starts_with('%'))
     return true;
@@ -135,7 +135,7 @@ Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint3
   return static_cast<std::uint32_t>(value);
 }
 
-// Each limit by itself: what a row does not say is the default.
+// Each limit separately: a limit that the row does not set has its default.
 Result<QuotaLimit> RowReader::quota_of(const Row& row) const {
   QuotaLimit out = defaults_.quota;
   auto named = [](Column column, Error error) {

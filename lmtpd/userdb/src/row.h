@@ -1,4 +1,4 @@
-// What a source says of one key, as texts, and the user that it amounts to.
+// The row of a key as texts, and its conversion to a user.
 #pragma once
 
 #include <array>
@@ -35,27 +35,27 @@ inline constexpr std::array<std::string_view, 13> column_names = {
     "quota_rule", "next_hop", "detail_folders"};
 std::optional<Column> column_named(std::string_view name);
 
-// nullopt: the source does not say.
+// nullopt: the source has no value.
 struct Row {
   std::array<std::optional<std::string>, column_names.size()> values;
-  std::vector<std::pair<std::string, std::string>> of_dovecot;  // columns with Dovecot's names:
-                                                                // dovecot_fields.h
-  std::optional<Error> wrong_place;  // why Dovecot's place of the mail is unknown. Only local deliveries need
-                                     // it
+  // Columns with Dovecot's names (dovecot_fields.h).
+  std::vector<std::pair<std::string, std::string>> of_dovecot;
+  // Why Dovecot's place of the mail is unknown. Only local deliveries need this place.
+  std::optional<Error> wrong_place;
   std::vector<std::string> not_known;  // the names of unknown fields of Dovecot, which are ignored
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
 };
 
-// The first of its errors counts.
+// Keeps the first error only.
 inline void note(Row& row, Status taken) {
   if (!taken && !row.wrong_place) row.wrong_place = std::move(taken).error();
 }
 
 using ColumnSet = std::array<bool, column_names.size()>;
 
-// What a query has ever yielded. A column that it does not yield any more (SELECT *, and a change of the
-// table) is no fault of the rows. Thread-safe.
+// The columns that a query has ever returned. If a column disappears (SELECT *, and a change of the table),
+// the query is at fault and not the rows. Thread-safe.
 class SeenColumns {
  public:
   std::optional<Column> lost(const ColumnSet& now);  // also remembers new columns

@@ -12,8 +12,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// lmtpd only reads, so that SQLite's own words ("attempt to write a readonly database") send their reader to
-// the wrong place.
+// Advice for errors whose text by SQLite is misleading: lmtpd only reads, but SQLite reports "attempt to
+// write a readonly database".
 const char* advice(int code, int sys) {
   const int kind = code & 0xff;
   if (code == SQLITE_READONLY_ROLLBACK)
@@ -171,7 +171,7 @@ Result<Row> SqliteConnection::read_row(const Columns& columns) const {
 }
 
 namespace {
-// Ends the read transaction and lets go of the bound values, however the look-up ended.
+// Ends the read transaction and releases the bound values, also after an error.
 struct ResetAtEnd {
   sqlite3_stmt* statement;
   ~ResetAtEnd() {

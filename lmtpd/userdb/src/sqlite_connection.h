@@ -18,7 +18,7 @@ struct FileIdentity {
   ino_t inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
-// Errc::not_found where the file is not there.
+// Errors: Errc::not_found if the file does not exist.
 Result<FileIdentity> identity_of(const std::string& path);
 
 class SqliteConnection {

@@ -11,7 +11,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// A pool of connections: a look-up takes one, opens one while there are fewer than allowed, or waits.
+// A pool of connections. A look-up takes an idle connection, opens a new one if the limit allows, or waits.
 class SqliteDb final : public UserSource {
  public:
   SqliteDb(SqliteDbConfig config, RowReader reader)

@@ -20,7 +20,7 @@ bool at_end(const Reader& in) {
   return in.ok() && in.remaining() == 0;
 }
 
-// A packet that begins so.
+// A packet that begins with `kind`.
 class Packet {
  public:
   explicit Packet(Kind kind) { out.put(static_cast<std::uint8_t>(kind)); }

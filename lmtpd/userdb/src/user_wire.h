@@ -1,6 +1,6 @@
-// Between the process that serves and the one that asks the user database: one packet each, little-endian,
-// every field with its length before it and a bound on that. Neither trusts the other: a user is checked
-// again by who gets it (check.h).
+// Messages between the server process and the user process: one packet each, little-endian. Each field has
+// its length before it, which is limited. Neither process trusts the other: the receiver of a user checks it
+// again (check.h).
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace twinloft::lmtpd {
 
-// Errc::exhausted where a field is beyond its bound.
+// Errors: Errc::exhausted if a field exceeds its limit.
 Result<std::vector<std::byte>> encode_key(const UserKey& key);
 Result<UserKey> decode_key(ByteSpan packet);
-// What is too long becomes an error that says so.
+// A result with a field that is too long is replaced by an error.
 std::vector<std::byte> encode_found(const FindResult& found);
-// Errc::invalid: it is no answer. The inner one is the answer.
+// Errors of the outer result: Errc::invalid (not an answer). The inner result is the answer.
 Result<FindResult> decode_found(ByteSpan packet);
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,5 @@
-// What a configured way of delivery (an agent, a next hop) takes: what policy/ asks of it before a message is
-// sent.
+// What a configured way of delivery (an agent, a next hop) accepts. policy/ checks this at RCPT, before a
+// message is sent.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@
 
 namespace twinloft::lmtpd {
 
-// Immutable: any thread may ask. The configuration outlives it.
+// Immutable, and so thread-safe. The configuration must outlive it.
 class WaysOfDelivery {
  public:
   explicit WaysOfDelivery(const Config& config) : config_(config), agents_(config.agents) {}
 
-  // Whether that user's address may hold UTF-8. The built-in agent takes it, and an external one or a next
-  // hop whose section says so.
+  // Whether the address of this user may have UTF-8. The built-in agent accepts UTF-8. External agents and
+  // next hops accept it if their section has `smtputf8`.
   bool takes_utf8(const User& user) const;
-  // Why the recipient's agent would not be run for that sender and recipient, for good (AgentRefusals).
+  // The permanent refusal of this sender and recipient by the recipient's agent (AgentRefusals).
   std::optional<Reply> refusal(const Envelope& envelope, const Recipient& recipient) const;
 
  private:

@@ -60,7 +60,7 @@ using Command = std::variant<Lhlo, Mail, Rcpt, Data, Bdat, StartTls, Xclient, Xf
 // 2033 section 4.1). 501: malformed. 553: the sender needs SMTPUTF8. 555: unknown parameter.
 std::expected<Command, Reply> parse_command(std::string_view line);
 // Whether the line begins with this command, well-formed or not. After a malformed BDAT, the bytes of the
-// chunk cannot be told from commands.
+// chunk cannot be distinguished from commands.
 bool is_mail(std::string_view line);
 bool is_rcpt(std::string_view line);
 bool is_bdat(std::string_view line);
