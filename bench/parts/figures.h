@@ -1,4 +1,4 @@
-// What the programs that print tables of figures share.
+// Common parts of the programs that print tables of figures.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@
 
 namespace twinloft::bench {
 
-// Median, least and most.
+// The median, and the smallest and the largest value.
 inline std::string spread(std::vector<double> all, int digits) {
   std::sort(all.begin(), all.end());
   return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", all[all.size() / 2], digits, all.front(), digits,
                      all.back(), digits);
 }
 
-// "1,3,13": each from 1 to `max`.
+// Parses "1,3,13". Each number is from 1 to `max`.
 inline Result<std::vector<std::size_t>> numbers(const std::string& text, std::size_t max) {
   std::vector<std::size_t> out;
   std::istringstream in(text);

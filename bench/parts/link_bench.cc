@@ -1,6 +1,5 @@
-// Records between two nodes over loopback, on one thread: what a record costs below the core.
-//
-// Under `strace -f -c` it shows the system calls of a record.
+// Records between two nodes over loopback, in one thread: the cost of a record without the core. `strace -f
+// -c` shows its system calls.
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -56,7 +55,7 @@ Status start(Node& node, io::UringLoop& loop, Random& random, const std::string&
   return node.net->start();
 }
 
-// Replica 1 sends `records`, at most `window` of them ahead of what replica 2 has; 2 acknowledges each.
+// Replica 1 sends `records`, at most `window` beyond the acknowledged ones. Replica 2 acknowledges each.
 Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks) {
   OsClock clock;
   OsRandom random;

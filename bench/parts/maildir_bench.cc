@@ -1,8 +1,9 @@
-// maildir_bench DIRECTORY [seconds per cell] [message bytes]: how fast the built-in Maildir agent makes
-// messages durable, by durability strategy and number of concurrent deliveries. Strategies alternate within
-// each number of clients, in three rounds, and the median is printed, so that a slow spell of the machine
-// hits all of them. DIRECTORY is used as the spool. Remove its contents afterwards. Started as root, the
-// program runs as uid 65534.
+// maildir_bench DIRECTORY [seconds per cell] [message bytes]: the rate at which the built-in Maildir agent
+// makes messages durable, by durability and by number of parallel deliveries. Durabilities alternate within
+// each number of clients, in three rounds, so that a slow moment of the machine hits all of them. Prints the
+// median.
+// DIRECTORY is used as the spool. Remove its contents afterwards. If started as root, the program runs as uid
+// 65534.
 #include <fmt/format.h>
 #include <grp.h>
 #include <sys/stat.h>

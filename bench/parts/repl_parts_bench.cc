@@ -1,11 +1,13 @@
-// What a replicated write is made of, each part alone, one at a time: the persist (a sequential
-// O_DIRECT|O_DSYNC write into a file that is allocated and written, round and round), a TCP round trip, the
-// persist at the other end of one, and two persists at the same time.
+// The parts of a replicated write, each alone, one at a time:
+// - the persist: a sequential O_DIRECT|O_DSYNC write into an allocated and written file, used as a ring
+// - a TCP round trip
+// - a persist at the other end of a round trip
+// - two persists at the same time
 //
 //   repl_parts_bench serve ADDRESS:PORT DIRECTORY
 //   repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib 4,32,128] [--json FILE]
 //
-// `serve` is the other end: it says "ready", and ends with its client.
+// `serve` is the other end. It prints "ready", and ends with its client.
 //
 // Parts alternate within a round. The output is the median of the rounds, and their spread. The files stay
 // in DIRECTORY: remove them afterwards.
@@ -42,12 +44,12 @@ namespace po = boost::program_options;
 
 constexpr std::size_t ring_bytes = 64 << 20;
 constexpr std::size_t persist_bytes_max = 1 << 20;
-constexpr std::size_t head_bytes = 100;  // about what a frame of the wire protocol, or an acknowledgement,
-                                         // takes
+// About the size of a wire header with its frame, or of an acknowledgement.
+constexpr std::size_t head_bytes = 100;
 
 // ---- a journal
 
-// Appends; begins anew at its end.
+// Appends, and starts again at its end.
 class Ring {
  public:
   static Result<Ring> create(const std::string& path) {
@@ -83,7 +85,8 @@ class Ring {
 
 // ---- the other end
 
-// A request: this, zeros up to head_bytes, then as many bytes as it says. The answer: head_bytes.
+// A request: this structure, zeros up to head_bytes, then the number of bytes that it names. The answer:
+// head_bytes.
 struct Request {
   std::uint32_t persist = 0;
   std::uint32_t bytes = 0;
@@ -149,7 +152,7 @@ class Remote {
     return Remote(std::move(fd));
   }
 
-  // Head and payload leave together, as a record does.
+  // Head and payload are sent together, as for a record.
   Status ask(bool persist, std::size_t bytes) {
     Request r{persist, static_cast<std::uint32_t>(bytes)};
     std::memcpy(out_.data(), &r, sizeof r);
@@ -172,7 +175,7 @@ struct Round {
 
 struct Part {
   std::string name;
-  std::size_t kib = 0;  // 0: without a persist
+  std::size_t kib = 0;  // 0: no persist
   std::function<Status()> once;
   std::vector<Round> rounds{};
 };
@@ -194,7 +197,7 @@ Result<Round> run(const Part& part, double seconds) {
                sum / static_cast<double>(times.size())};
 }
 
-// A second thread that persists whenever the first one does. The one who is ready first waits.
+// A second thread that persists at the same time as the first. The thread that is ready first waits.
 class Partner {
  public:
   explicit Partner(Ring& ring) : ring_(ring), thread_([this] { work(); }) {}
@@ -224,7 +227,7 @@ class Partner {
   }
 
   Ring& ring_;
-  std::size_t bytes_ = 0;  // written before the gate, read behind it
+  std::size_t bytes_ = 0;  // written before the barrier, read after it
   Status result_;
   std::barrier<> gate_{2};
   std::thread thread_;

@@ -1,15 +1,14 @@
-// What it would be worth to have the sockets of clients in the ring. A server thread serves N clients, each
-// of which writes 4 KiB and then flushes, as over NBD: a request of 4,124 bytes, an answer of 16, a request
-// of 28, an answer of 16. Nothing else is done for them.
+// What it would save to have clients' sockets in the ring. A server thread serves N clients. Each client
+// writes 4 KiB and then flushes, as over NBD: a request of 4,124 bytes, an answer of 16, a request of 28, an
+// answer of 16. The server does nothing else.
 //
 //   socket_bench [--seconds S] [--rounds N] [--clients 1,12,32]
 //
-//   polled      the ring says which sockets have something; recv() and send() are system calls (what io/ and
-//   export/ do) ring sends  the same, and the answers of a turn go out with its one io_uring_enter() ring
-//   recv is a request of the ring as well, which stays and takes its memory from a ring of buffers
-//   (Linux 6.0)
+//   polled      the ring reports readable sockets; recv() and send() are system calls (as in io/ and export/)
+//   ring sends  the same, but the answers of a turn are sent by its single io_uring_enter()
+//   ring        recv is a permanent request of the ring too, with memory from a ring of buffers (Linux 6.0)
 //
-// Ways alternate within a round. CPU is the server thread's; the clients are another process.
+// The three ways alternate within a round. CPU is that of the server thread. The clients are another process.
 #include <fmt/format.h>
 #include <liburing.h>
 #include <poll.h>
@@ -47,7 +46,7 @@ constexpr std::pair<Way, const char*> ways[] = {
     {Way::polled, "polled"}, {Way::ring_sends, "ring sends"}, {Way::ring, "ring"}};
 
 struct Round {
-  double cpu_us = 0, per_second = 0;  // of a request
+  double cpu_us = 0, per_second = 0;  // for one request
 };
 
 bool receive_all(int fd, char* to, std::size_t bytes) {
@@ -56,7 +55,7 @@ bool receive_all(int fd, char* to, std::size_t bytes) {
   return true;
 }
 
-// Until the server goes.
+// Until the server closes the connection.
 void client(int fd) {
   std::vector<char> request(request_bytes[0]), answer(answer_bytes);
   for (std::size_t i = 0;; i ^= 1)
@@ -92,7 +91,7 @@ class Server {
 
  private:
   struct Client {
-    std::size_t which = 0, have = 0;  // of request_bytes; of that request
+    std::size_t which = 0, have = 0;  // index into request_bytes; bytes of that request
     std::array<char, answer_bytes> answer{};
   };
   static constexpr std::uint64_t no_client = UINT64_MAX;
@@ -162,7 +161,8 @@ class Server {
     io_uring_cqe* c;
     io_uring_for_each_cqe(&ring_, head, c) {
       ++count;
-      if (c->user_data == no_client) return fail_errno(-c->res, "send");  // those that succeed say nothing
+      if (c->user_data == no_client)
+        return fail_errno(-c->res, "send");  // successful requests give no completion
       TL_TRY(on_ready(static_cast<std::size_t>(c->user_data), *c));
     }
     io_uring_cq_advance(&ring_, count);
@@ -186,7 +186,7 @@ class Server {
     return {};
   }
 
-  // A client has one request under way.
+  // A client has one request in flight.
   void received(std::size_t i, std::size_t bytes) {
     Client& c = clients_[i];
     c.have += bytes;
@@ -219,7 +219,7 @@ class Server {
   struct Free {
     void operator()(io_uring_buf_ring* p) const { std::free(p); }
   };
-  std::unique_ptr<io_uring_buf_ring, Free> buffer_ring_;  // outlives the ring that knows it
+  std::unique_ptr<io_uring_buf_ring, Free> buffer_ring_;  // outlives the ring that uses it
   io_uring ring_{};
   bool made_ = false;
   std::uint64_t requests_ = 0;

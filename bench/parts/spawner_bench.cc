@@ -1,6 +1,6 @@
-// spawner_bench [seconds per cell] [command]: how many agents the spawner starts and finishes, by
-// concurrency. The default command does nothing, so that what is left is the spawner's own cost. Root runs
-// agents as uid 65534.
+// spawner_bench [seconds per cell] [command]: the rate at which the spawner starts and finishes agents, by
+// number of parallel agents. The default command does nothing, so the result is the spawner's own cost. As
+// root, agents run as uid 65534.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>

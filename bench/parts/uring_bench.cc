@@ -1,11 +1,11 @@
-// What memory that io_uring knows beforehand is worth for a journal: durable writes (O_DIRECT, RWF_DSYNC) of
-// blocks from scattered places of a 256 MiB arena in huge pages, one after the other into a file that is
-// allocated and written, with and without.
+// What registered memory saves for a journal: durable writes (O_DIRECT, RWF_DSYNC) from scattered blocks of a
+// 256 MiB arena in huge pages, with and without. The writes are sequential, into an allocated and written
+// file.
 //
 //   uring_bench FILE [--seconds S] [--rounds N] [--blocks 1,3,13,65] [--depths 1,4]
 //
-// Ways alternate within a round. FILE is made, and removed. CPU is that of all threads of this process,
-// io_uring's workers included.
+// The two ways alternate within a round. FILE is created and removed. CPU is that of all threads of this
+// process, including io_uring's workers.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ struct Round {
   double cpu_us = 0, p50_us = 0;
 };
 
-// Keeps `depth` writes under way, each at the journal's end.
+// Keeps `depth` writes in flight, each at the end of the journal.
 class Load {
  public:
   Load(UringLoop& loop, const Clock& clock, int fd, MutableByteSpan arena, std::size_t blocks,

@@ -1,7 +1,7 @@
 // users_bench --config FILE [--threads N] [--seconds S] [--users N]: look-ups a second in the user database
-// that an lmtpd.toml names, as the server process does them: from memory where it can, else in the source
-// (in its own process, where it has one). Addresses are u0@example.org to u<N-1>@example.org, at random.
-// Prints one line of JSON; times in microseconds. Run it as lmtpd's user.
+// of an lmtpd.toml. They work as in the server process: from the cache if possible, otherwise from the source
+// (in its own process, if it has one). Addresses are random, from u0@example.org to u<N-1>@example.org.
+// Prints one line of JSON, with times in microseconds. Run it as lmtpd's user.
 #include <fmt/format.h>
 
 #include <algorithm>

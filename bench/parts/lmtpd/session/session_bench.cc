@@ -1,13 +1,13 @@
-// What a session costs by itself: time and allocations of one transaction, without sockets, look-ups and
-// deliveries, which this program answers at once.
+// The cost of a session alone: time and allocations of one transaction. Without sockets. This program answers
+// look-ups and deliveries at once.
 //
 //   session_bench [--seconds S] [--rounds N]
 //
-//   step by step  each command comes alone, and its actions are taken before the next
-//   pipelined     the envelope comes in one piece (RFC 2920), then the message
+//   step by step  each command arrives alone, after the actions of the command before
+//   pipelined     the envelope arrives in one piece (RFC 2920), then the message
 //   100 users     pipelined, with 100 recipients
 //
-// A message has 4 KiB. Ways alternate within a round. An allocation is a call of operator new.
+// A message has 4 KiB. The three ways alternate within a round. An allocation is a call of operator new.
 #include <fmt/format.h>
 
 #include <array>
@@ -26,7 +26,7 @@ namespace {
 std::atomic<std::uint64_t> allocations{0};
 }
 
-// Out of line: GCC would compare the two where both are inlined (mismatched-new-delete).
+// Not inlined: otherwise GCC would compare the two operators and warn (mismatched-new-delete).
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* at = std::malloc(bytes)) return at;
@@ -47,7 +47,7 @@ namespace po = boost::program_options;
 
 struct Way {
   const char* name;
-  std::vector<std::string> pieces;  // of one transaction, as they come
+  std::vector<std::string> pieces;  // the pieces of one transaction, in order of arrival
 };
 
 std::vector<Way> ways() {
@@ -63,7 +63,7 @@ std::vector<Way> ways() {
           {"100 users", {many + "DATA\r\n", text}}};
 }
 
-// Does what the session asks for, as a connection does, and answers at once.
+// Performs the session's actions like a connection, and answers at once.
 class Owner {
  public:
   Owner() {
