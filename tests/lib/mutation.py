@@ -1,19 +1,19 @@
-"""Replaces a piece of a source by another one, for tests that break the product on purpose. Blanks and ends
-of lines count alike, so that a change of the layout changes no table of mutations."""
+"""Replaces a piece of a source text, for tests that break the product on purpose. Blanks and line ends are
+equivalent, so that a new layout of the source requires no change of the tables of mutations."""
 import contextlib, fcntl, os, re
 
 
 def pattern_of(piece):
     words = piece.split()
     inner = r"\s+".join(re.escape(w) for w in words)
-    # A blank that the formatter may put, or leave out, where a line is broken.
+    # A blank that the formatter may insert or omit at a line break.
     inner = re.sub(r"(\\\(|<|\\\[|\\\{)(?=[^\\s])", r"\1\\s*", inner)
     ends = r"\s*" if piece[-1:].isspace() else ""
     return re.compile((r"[ \t]*" if piece[:1].isspace() else "") + inner + ends)
 
 
 def replace_once(text, old, new):
-    """The changed text, or None and how often `old` is there."""
+    """The changed text, or None and the number of occurrences of `old`."""
     found = list(pattern_of(old).finditer(text))
     if len(found) != 1:
         return None, len(found)
@@ -21,7 +21,7 @@ def replace_once(text, old, new):
 
 
 class DoesNotApply(Exception):
-    """A text of a mutation occurs in its file not at all, or several times."""
+    """The old text of a mutation is missing in its file, or occurs several times."""
 
 
 def applied(name, file, text, edits):
@@ -47,8 +47,8 @@ def build_lock():
 
 
 def differences(page, heading, names):
-    """Names of mutations that the table below a heading of the documentation lacks, and rows that no mutation
-    has."""
+    """The differences between the mutations and the table below a heading of the documentation: missing rows, and
+    rows without a mutation."""
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = re.findall(r"^\| `?([a-z][\w-]*)`? \|", section, re.M)[1:]  # behind the table's own heading
+    rows = re.findall(r"^\| `?([a-z][\w-]*)`? \|", section, re.M)[1:]  # after the heading of the table
     return [f"{n} has no row in the table" for n in names if n not in rows] + [f"no mutation is {r}" for r in rows if r not in names]

@@ -503,8 +503,8 @@ def self_signed(certificate, key, name, *options):
 
 
 def free_port():
-    """A port of 127.0.0.1. Ports are given out in turn, so no other test gets it; the kernel gives
-    connections higher ones."""
+    """A port of 127.0.0.1. Each call returns the next port, so no other test gets the same. The kernel uses higher
+    ports for connections."""
     first, last = 20000, 29999
     with open(pathlib.Path(tempfile.gettempdir()) / "twinloft-test-ports", "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Words and quotes mean what they mean to a POSIX shell.
+"""Words and quotes have the same meaning as in a POSIX shell.
 
-Random templates without macros, groups and shell syntax are read by the library and by the system's sh, which must
-see the same words. sh runs once, over all of them, with printf as its only command.
+The library and the system's sh read random templates without macros, groups and shell syntax. Both must see the same
+words. sh runs once for all templates, with printf as its only command.
 """
 import random
 import subprocess
@@ -10,12 +10,12 @@ import sys
 
 SEED = 20240607
 COUNT = 4000
-ALPHABET = ["a", "b", "-", " ", " ", "\t", "'", '"', "\\", "\\\n", "=", "/", "\u00e9", "\\$="]  # "$=" expands nowhere
+ALPHABET = ["a", "b", "-", " ", " ", "\t", "'", '"', "\\", "\\\n", "=", "/", "\u00e9", "\\$="]  # "$=" has no expansion
 
 
 def make(rng):
-    # A first word keeps both sides from having nothing to run. A line end that is not quoted would end sh's command,
-    # and is a blank to the library: none is made.
+    # A fixed first word, so that no template is empty. No unquoted line ends: for sh they end the command, for the
+    # library they are blanks.
     text = "x "
     for _ in range(rng.randrange(0, 14)):
         token = rng.choice(ALPHABET)
@@ -58,11 +58,11 @@ def main():
     wrong = [(t, w, s) for (t, w), s in zip(good, theirs) if w != s]
     for template, words, shell in wrong[:10]:
         print(f"template {template!r}\n  library {words}\n  sh      {shell}")
-    # What the library refuses, sh refuses too: each alone, for a syntax error ends a shell.
+    # sh must refuse what the library refuses. Each template gets its own shell, because a syntax error ends a shell.
     accepted = [t for t, words in zip(templates, ours) if words is None][:200]
     accepted = [t for t in accepted if subprocess.run(["sh", "-n"], input=("printf x " + t).encode(),
                                                       stderr=subprocess.DEVNULL).returncode == 0]
-    # sh takes a backslash at the end of its input for itself; the library refuses it on purpose.
+    # sh keeps a backslash at the end of its input. The library refuses it on purpose.
     accepted = [t for t in accepted if not t.endswith("\\")]
     for template in accepted[:10]:
         print(f"template {template!r} is refused by the library only")
