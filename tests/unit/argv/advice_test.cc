@@ -31,7 +31,7 @@ TEST(ArgvAdvice, RemovedAndUnknownOptions) {
 
 TEST(ArgvAdvice, ArgumentsThatItDoesNotTake) {
   EXPECT_NE(advice("-d %user% extra").find("column 40: dovecot-lda takes options only"), std::string::npos);
-  EXPECT_NE(advice("-dx extra").find("takes options only"), std::string::npos) << "-d has its value already";
+  EXPECT_NE(advice("-dx extra").find("takes options only"), std::string::npos) << "-d already has its value";
   EXPECT_NE(advice("%to%").find("takes options only"), std::string::npos);
   EXPECT_NE(advice("-d %user% -- -e").find("takes options only"), std::string::npos);
   EXPECT_NE(advice("-d x | cat").find("takes options only"), std::string::npos);

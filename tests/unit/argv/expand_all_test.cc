@@ -20,8 +20,7 @@ TEST(ArgvExpandAll, AWordWithARecipientMacroIsRepeated) {
   EXPECT_EQ(all("p -f %from% -- %to%"), (Arguments{"p", "-f", "f", "--", "a", "b", "c"}));
   EXPECT_EQ(all("p --to=%to% %id%"), (Arguments{"p", "--to=a", "--to=b", "--to=c", "7"}));
   EXPECT_EQ(all("p %user%:%to%:%from%"), (Arguments{"p", "ua:a:f", "ub:b:f", "uc:c:f"}));
-  EXPECT_EQ(all("p %original_to%"), (Arguments{"p", "oa", "", "oc"}))
-      << "an empty value still is an argument";
+  EXPECT_EQ(all("p %original_to%"), (Arguments{"p", "oa", "", "oc"})) << "an empty value is an argument too";
 }
 
 TEST(ArgvExpandAll, AGroupWithARecipientMacroIsRepeatedAsAWhole) {

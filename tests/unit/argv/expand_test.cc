@@ -38,7 +38,7 @@ TEST(ArgvExpand, DefaultsStandInForEmptyValues) {
   EXPECT_EQ(expand("p %detail:-INBOX%", {{"detail", "Work"}}), (Arguments{"p", "Work"}));
   EXPECT_EQ(expand("p %detail:-%", {{"detail", ""}}), (Arguments{"p", ""}));
   EXPECT_EQ(expand("p %detail:lower:-INBOX%", {{"detail", ""}}), (Arguments{"p", "INBOX"}))
-      << "a default is not folded";
+      << "a default is not converted to lower case";
   EXPECT_EQ(expand("p %detail:lower:-INBOX%", {{"detail", "WORK"}}), (Arguments{"p", "work"}));
   EXPECT_EQ(expand(R"(p "%from:-<nobody at \"all\">%")", {{"from", ""}}),
             (Arguments{"p", "<nobody at \"all\">"}));
@@ -54,7 +54,7 @@ TEST(ArgvExpand, GroupsGoWhereAMacroIsEmpty) {
   EXPECT_EQ(expand(text, {{"original_to", ""}, {"detail", "x"}, {"to", "t"}}), (Arguments{"p", "-d", "t"}));
   EXPECT_EQ(expand("p [ a%to%b ] [ %from% ]", {{"to", ""}, {"from", "f"}}), (Arguments{"p", "f"}));
   EXPECT_EQ(expand("p [ %to%%from% ]", {{"to", "x"}, {"from", ""}}), (Arguments{"p"}))
-      << "any empty macro, not an empty word";
+      << "if any macro is empty, not only if the word is empty";
 }
 
 TEST(ArgvExpand, MissingValuesAreAnError) {
@@ -63,7 +63,7 @@ TEST(ArgvExpand, MissingValuesAreAnError) {
   EXPECT_EQ(e.macro, "from");
   EXPECT_EQ(e.word, 4U);
   EXPECT_EQ(expand_error("p [ %to% %from% ]", {{"to", ""}}).code, Code::missing_value)
-      << "also in a group that goes";
+      << "also in an omitted group";
   EXPECT_EQ(expand_error("p %to:-x%", {}).code, Code::missing_value) << "also with a default";
 }
 
@@ -75,11 +75,11 @@ TEST(ArgvExpand, LineEndsAndNulAreRefused) {
       EXPECT_EQ(e.code, Code::forbidden_byte);
       EXPECT_EQ(e.macro, "to");
       EXPECT_EQ(e.word, 2U);
-      EXPECT_EQ(e.message.find(bad), std::string::npos) << "the message is fit for a log line";
+      EXPECT_EQ(e.message.find(bad), std::string::npos) << "the message is one valid log line";
     }
   }
   EXPECT_EQ(expand("p %to%", {{"to", "t"}, {"from", "a\nb"}}), (Arguments{"p", "t"}))
-      << "only values that are used count";
+      << "only used values count";
 }
 
 TEST(ArgvDashGuard, RefusesWhatWouldBecomeAnOption) {
@@ -108,7 +108,7 @@ TEST(ArgvDashGuard, LetsThroughWhatTheTemplateMadeSafe) {
   EXPECT_EQ(expand("p '--' %to%", {{"to", "-b"}}), (Arguments{"p", "--", "-b"}));
   EXPECT_EQ(expand("p -- %detail:--x%", {{"detail", ""}}), (Arguments{"p", "--", "-x"}));
   EXPECT_EQ(expand("p %to%", {{"to", "\xE2\x80\x93x"}}), (Arguments{"p", "\xE2\x80\x93x"}))
-      << "an en dash is no dash";
+      << "an en dash does not count as a dash";
 }
 
 TEST(ArgvDashGuard, OnlyALiteralTwoDashesThatIsThereCounts) {
@@ -116,11 +116,11 @@ TEST(ArgvDashGuard, OnlyALiteralTwoDashesThatIsThereCounts) {
   EXPECT_EQ(expand_error("p %from:lower% %to%", {{"from", "a"}, {"to", "-b"}}).code, Code::leading_dash);
   EXPECT_EQ(expand_error("p -%from% %to%", {{"from", "-"}, {"to", "-b"}}).code, Code::leading_dash);
   EXPECT_EQ(expand_error("p [ %from% -- ] %to%", {{"from", ""}, {"to", "-b"}}).code, Code::leading_dash)
-      << "the group with the -- was left out";
+      << "the group with the -- was omitted";
   EXPECT_EQ(expand("p [ %from% -- ] %to%", {{"from", "f"}, {"to", "-b"}}), (Arguments{"p", "f", "--", "-b"}));
   EXPECT_EQ(expand("p [ -- %to% ]", {{"to", "-b"}}), (Arguments{"p", "--", "-b"}));
   EXPECT_EQ(expand_error("-- %to%", {{"to", "-b"}}).code, Code::leading_dash)
-      << "a program called -- ends no options";
+      << "a program named -- does not end the options";
 }
 
 TEST(ArgvDashGuard, AnArgumentOfAKnownOptionMayStartWithADash) {
@@ -149,7 +149,7 @@ TEST(ArgvDashGuard, OnlyWhereTheOptionTakesItForSure) {
     EXPECT_EQ(expand_error(std::string(program) + " -d %to%", values).code, Code::leading_dash) << program;
   const Template all = parse("/usr/lib/dovecot/dovecot-lda -d %to%");
   EXPECT_EQ(all.expand_all({}, {{{"to", "a"}}, {{"to", "-x"}}}).error().code, Code::leading_dash)
-      << "only the first is behind -d";
+      << "only the first follows -d";
   EXPECT_TRUE(all.expand_all({}, {{{"to", "-x"}}, {{"to", "a"}}}));
 }
 

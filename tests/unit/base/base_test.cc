@@ -131,7 +131,7 @@ TEST(Log, IsForProgramsOrForAPerson) {
   log_line(LogLevel::warning, "x", {{"from", "j\xc3\xb6rg j\xf6rg \xc2\x9b[2J"}});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "warning: x from=\"j\xc3\xb6rg j\\xf6rg \\xc2\\x9b[2J\"\n")
-      << "a terminal obeys C1 bytes, and a journal needs UTF-8";
+      << "terminals execute C1 bytes, and the journal needs UTF-8";
   log_set_program("test");
 }
 

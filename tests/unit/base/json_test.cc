@@ -49,7 +49,7 @@ TEST(ParseObject, TakesOneObjectAndNothingElse) {
   }
   std::string deep;
   for (int i = 0; i < 40; ++i) deep += R"({"a":)";
-  EXPECT_FALSE(parse_object(deep + "1" + std::string(40, '}'))) << "a bound on depth";
+  EXPECT_FALSE(parse_object(deep + "1" + std::string(40, '}'))) << "the depth is limited";
 }
 
 TEST(UnsignedOf, NumbersOnly) {

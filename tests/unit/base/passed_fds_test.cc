@@ -75,7 +75,7 @@ TEST_F(PassedFds, WhatNobodyWantsIsClosed) {
       ASSERT_EQ(send_packet(ours.get(), as_bytes("four"), four), 0);
       auto got = receive(wanted);
       ASSERT_TRUE(got);
-      EXPECT_EQ(text(*got), "four") << "the packet is there all the same";
+      EXPECT_EQ(text(*got), "four") << "the packet arrives nevertheless";
       EXPECT_EQ(count(*got), wanted);
       EXPECT_EQ(got->fds_lost, wanted < four.size());
       EXPECT_EQ(open_here(), before + wanted);

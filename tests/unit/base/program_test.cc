@@ -58,7 +58,7 @@ TEST_F(ProgramTest, InputAndOutputBeyondAPipesSize) {
   ASSERT_TRUE(r) << r.error().message;
   EXPECT_EQ(r->out, input);
   r = runner.run({"/bin/true"}, input, later());
-  ASSERT_TRUE(r) << "one that reads nothing";
+  ASSERT_TRUE(r) << "a program that reads nothing";
   EXPECT_EQ(r->exit_code, 0);
 }
 
@@ -108,7 +108,7 @@ TEST_F(ProgramTest, IsCancelledFromAnotherThread) {
   canceller.join();
   ASSERT_FALSE(r);
   EXPECT_NE(r.error().message.find("being stopped"), std::string::npos);
-  EXPECT_FALSE(runner.run({"/bin/sleep", "1000"}, "", later())) << "for good";
+  EXPECT_FALSE(runner.run({"/bin/sleep", "1000"}, "", later())) << "permanently";
 }
 
 }  // namespace

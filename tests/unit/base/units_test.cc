@@ -83,7 +83,7 @@ TEST(Suggest, NamesTheNearestOrAll) {
   EXPECT_EQ(nearest_word("conn", known), "connections") << "an abbreviation";
   constexpr std::string_view options[] = {"--duration", "--run", "--messages", "--message-id"};
   EXPECT_EQ(nearest_word("--dur", options), "--duration");
-  EXPECT_EQ(nearest_word("--mess", options), std::nullopt) << "of two";
+  EXPECT_EQ(nearest_word("--mess", options), std::nullopt) << "a prefix of two names";
   EXPECT_EQ(nearest_word("moed", {}), std::nullopt);
   EXPECT_EQ(nearest_word(std::string(100'000, 'x'), known), std::nullopt);
 }

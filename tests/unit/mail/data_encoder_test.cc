@@ -31,7 +31,7 @@ TEST(DataEncoder, KeepsALoneCrWhereItIsAskedTo) {
   EXPECT_EQ(kept("."), "..\r\n.\r\n");
   EXPECT_EQ(kept("a\n.\n..b\r\n.\r\n"), "a\r\n..\r\n...b\r\n..\r\n.\r\n");
   EXPECT_EQ(kept("a.b\n"), "a.b\r\n.\r\n");
-  EXPECT_EQ(kept("a\r.\rb\n"), "a\r.\rb\r\n.\r\n") << "it ends no line";
+  EXPECT_EQ(kept("a\r.\rb\n"), "a\r.\rb\r\n.\r\n") << "it does not end a line";
   EXPECT_EQ(kept("a\r\r\n"), "a\r\r\n.\r\n");
   EXPECT_EQ(kept("a\r"), "a\r\n.\r\n");
 }

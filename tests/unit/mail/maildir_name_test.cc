@@ -18,12 +18,12 @@ TEST(MaildirFlags, FollowTheNameThatAFileKeeps) {
   EXPECT_EQ(base_name("1.M2P3.host,S=7,W=8:2,FS"), "1.M2P3.host,S=7,W=8");
   EXPECT_EQ(base_name("1.M2P3.host"), "1.M2P3.host");
   EXPECT_EQ(base_name("1.host:2,"), "1.host");
-  EXPECT_EQ(base_name("1.host:1,x"), "1.host:1,x") << "experimental semantics: no flags that we know";
+  EXPECT_EQ(base_name("1.host:1,x"), "1.host:1,x") << "experimental semantics: no known flags";
 }
 
 TEST(MaildirFlags, AreTheStandardOnesInOrderAndOnce) {
   EXPECT_EQ(standard_flags("1.host:2,SFRSTDP"), "DFPRST");
-  EXPECT_EQ(standard_flags("1.host:2,SaXb"), "S") << "keywords and unknown letters are left out";
+  EXPECT_EQ(standard_flags("1.host:2,SaXb"), "S") << "keywords and unknown letters are omitted";
   EXPECT_EQ(standard_flags("1.host:2,"), "");
   EXPECT_EQ(standard_flags("1.host"), "");
   EXPECT_EQ(with_flags("1.host,S=7", "FS"), "1.host,S=7:2,FS");

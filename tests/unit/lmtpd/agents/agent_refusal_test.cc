@@ -26,7 +26,7 @@ TEST_F(AgentRefusalTest, TheSenderAndTheRecipientAreToldApart) {
   EXPECT_EQ(refused("/bin/agent %from% %to%"), "none");
   envelope_.from = "-x@example.net";
   EXPECT_EQ(refused("/bin/agent %from% %to%"), "553 5.1.7");
-  EXPECT_EQ(refused("/bin/agent %to%"), "none") << "only what the template uses";
+  EXPECT_EQ(refused("/bin/agent %to%"), "none") << "only values in the template count";
   recipient_.text = "-x@example.org";
   EXPECT_EQ(refused("/bin/agent %to%"), "550 5.1.3");
   recipient_.user.name = "-x@example.org";

@@ -110,7 +110,7 @@ TEST(AgentReply, AnEnhancedCodeMakesNoSuccessOfAFailureAndNoFailureOfASuccess) {
   EXPECT_EQ(of(End::exited, 67, "2.1.5 ok\n"), (Reply{451, "4.3.0", "ok"}));
   for (const char* line : {"5.2.2 full\n", "4.2.2 full\n"})
     EXPECT_EQ(of(End::exited, 0, line), (Reply{250, "2.0.0", "full"}))
-        << "delivered: a bounce would be a lie";
+        << "the message is delivered, so there must be no bounce";
   EXPECT_EQ(of(End::exited, 0, "2.1.5 stored\n"), (Reply{250, "2.1.5", "stored"}));
 }
 

@@ -172,7 +172,7 @@ TEST_F(SpawnerTest, RefusesUsersBelowTheConfiguredOnes) {
   EXPECT_EQ(run().end, End::refused);
   options.run_as.own = {{request().uid, request().gid}};
   start(spec("exit 0"), options);
-  EXPECT_EQ(run().end, End::exited) << "the configured user always passes";
+  EXPECT_EQ(run().end, End::exited) << "the configured user is always accepted";
 }
 
 // A server process that an attacker controls can request any home.
@@ -354,12 +354,12 @@ TEST_F(SpawnerTest, GivesSignsOfLifeUnlessItHangs) {
   };
   EXPECT_TRUE(beats(10));
   ASSERT_EQ(::kill(spawner_->pid(), SIGSTOP), 0);
-  EXPECT_EQ(run().end, End::lost) << "a run ends, too";
+  EXPECT_EQ(run().end, End::lost) << "a run ends too";
   Status hangs = beats(200);
   ASSERT_FALSE(hangs);
   EXPECT_NE(hangs.error().message.find("has given no sign of life"), std::string::npos);
   EXPECT_FALSE(spawner_->alive());
-  EXPECT_TRUE(beats(1)) << "told once";
+  EXPECT_TRUE(beats(1)) << "reported once";
   EXPECT_EQ(run().end, End::lost);
   ::kill(spawner_->pid(), SIGKILL);
 }
@@ -407,7 +407,7 @@ TEST_F(SpawnerTest, ADaemonEndsWithItsOwnRunAndNotWithAnothers) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(run(other).value, 0);
     EXPECT_FALSE(somebody_is_left());
-    EXPECT_TRUE(somebody_is_left(helper)) << "its run is under way";
+    EXPECT_TRUE(somebody_is_left(helper)) << "its run has not ended";
   }
   open_gate.reset();
   gated.join();
@@ -424,7 +424,7 @@ TEST_F(SpawnerTest, ADaemonThatHidesEndsOnceNoRunIsUnderWay) {
   Fd open_gate;
   std::thread gated = start_gated(gate, &open_gate);
   EXPECT_EQ(run(hides).value, 0);
-  EXPECT_TRUE(somebody_is_left()) << "it might be the other run's";
+  EXPECT_TRUE(somebody_is_left()) << "it may belong to the other run";
   open_gate.reset();
   gated.join();
   EXPECT_FALSE(somebody_is_left());

@@ -157,7 +157,7 @@ TEST_F(CheckConfigTest, FilesAreTriedAsTheUserThatLmtpdBecomes) {
   ASSERT_EQ(::chown((dir_ + "/bodies").c_str(), 0, 0), 0);
   EXPECT_EQ(check(users), 78);
   EXPECT_TRUE(says("limits.body_directory: " + dir_ + "/bodies")) << err_;
-  EXPECT_EQ(::geteuid(), 0u) << "in a process of its own";
+  EXPECT_EQ(::geteuid(), 0u) << "in its own process";
 }
 
 TEST_F(CheckConfigTest, ASpoolThatTheUserCannotEnterIsNamed) {

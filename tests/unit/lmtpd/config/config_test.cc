@@ -61,7 +61,7 @@ group = 123)")));
   ASSERT_TRUE(config) << config.error().message;
   ASSERT_EQ(config->listen.size(), 4u);
   EXPECT_EQ(config->listen[0].mode, 0660u);
-  EXPECT_EQ(config->listen[0].group, "") << "of who starts";
+  EXPECT_EQ(config->listen[0].group, "") << "of the starting process";
   EXPECT_EQ(config->listen[1].mode, 0620u);
   EXPECT_EQ(config->listen[1].group, "postfix");
   EXPECT_EQ(config->listen[2].group, "123");
@@ -88,7 +88,7 @@ TEST(Config, TheExampleLoads) {
   EXPECT_EQ(config->listen[1].unix_path, "/run/twinloft/lmtp.sock");
   EXPECT_EQ(config->listen[1].mode, 0660u);
   EXPECT_EQ(config->listen[1].group, "postfix");
-  EXPECT_EQ(config->users.driver, UserDriver::sqlite) << "an example refuses users that nobody has entered";
+  EXPECT_EQ(config->users.driver, UserDriver::sqlite) << "an example refuses users who were not added";
   EXPECT_TRUE(config->warnings.empty() || config->warnings[0].find("is not there") != std::string::npos)
       << config->warnings[0];
   ASSERT_EQ(config->agents.size(), 1u);
@@ -297,7 +297,7 @@ TEST(Config, QuotaThatDovecotCounts) {
   EXPECT_EQ(config->quota_status.answer_timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.connections_max, 3u);
   EXPECT_EQ(config->quota_status.queue_time, std::chrono::seconds(7))
-      << "a question waits as a delivery does";
+      << "a question waits as long as a delivery";
 }
 
 // A configuration from before the key accept_all.
@@ -336,15 +336,15 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
             std::string::npos);
   EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n"), "");
   EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n"), "")
-      << "those beyond wait";
-  EXPECT_EQ(warnings("[limits]\nbody_disk_total = \"99MiB\"\n"), "") << "once there is room for it";
+      << "further ones wait";
+  EXPECT_EQ(warnings("[limits]\nbody_disk_total = \"99MiB\"\n"), "") << "once there is room";
   EXPECT_NE(warnings("[limits]\nbody_disk_total = \"99MiB\"\n[agent.a]\ncommand = \"/bin/true\"\n")
                 .find("has no room for a message of limits.message_size"),
             std::string::npos);
   EXPECT_EQ(warnings("[limits]\nmessage_size = \"1MiB\"\nbody_disk_total = \"1MiB\"\n[agent.a]\ncommand = "
                      "\"/bin/true\"\n"),
             "")
-      << "it is in memory";
+      << "the message is in memory";
   EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\n[agent.a.rlimits]\nfile_size = \"50MiB\"\n")
                 .find("agent.a.rlimits.file_size (52428800 bytes) is not above"),
             std::string::npos);

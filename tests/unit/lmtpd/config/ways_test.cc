@@ -37,7 +37,7 @@ TEST(WaysOfDelivery, Utf8) {
   EXPECT_TRUE(ways.takes_utf8(user("maildir")));
   EXPECT_TRUE(ways.takes_utf8(user("new-agent")));
   EXPECT_FALSE(ways.takes_utf8(user("old-agent")));
-  EXPECT_TRUE(ways.takes_utf8(user("unknown"))) << "the delivery says that it is not configured";
+  EXPECT_TRUE(ways.takes_utf8(user("unknown"))) << "the delivery reports that it is not configured";
   EXPECT_TRUE(ways.takes_utf8(user("old-agent", "new-hop")));
   EXPECT_FALSE(ways.takes_utf8(user("", "old-hop")));
   EXPECT_TRUE(ways.takes_utf8(user("", "unknown")));

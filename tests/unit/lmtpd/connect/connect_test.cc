@@ -85,7 +85,7 @@ TEST(ConnectProcess, AProcessThatHangsIsGivenUpInTime) {
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(timeouts, 6);
-  EXPECT_EQ((*process)->connect(0).error().code, Errc::timeout) << "no lane is left";
+  EXPECT_EQ((*process)->connect(0).error().code, Errc::timeout) << "no lane is free";
   ASSERT_EQ(::kill(*told.pid, SIGCONT), 0);
   while (!(*process)->connect(0)) ::usleep(1000);
 }
@@ -131,7 +131,7 @@ TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
     Fd theirs(fd ? ::accept(here.fd.get(), nullptr, nullptr) : -1);
     EXPECT_TRUE(fd || fd.error().code == Errc::timeout) << fd.error().message;
   }
-  EXPECT_EQ(ended, 0) << "it had to wait for them";
+  EXPECT_EQ(ended, 0) << "the calls had to wait for the silent target";
   silent.fd.reset();  // connections are refused from now on
   for (std::thread& t : threads) t.join();
 }

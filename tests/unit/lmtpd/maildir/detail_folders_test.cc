@@ -47,7 +47,7 @@ TEST_F(DetailFoldersTest, AnExistingFolderIsUsedAndNoneIsMade) {
   make_folder(".lists");
   EXPECT_EQ(deliver_to("lists"), ".lists/new");
   EXPECT_EQ(detail_, "in .lists");
-  EXPECT_EQ(deliver_to("Lists"), "new") << "names differ by case";
+  EXPECT_EQ(deliver_to("Lists"), "new") << "names are case-sensitive";
   EXPECT_EQ(deliver_to(""), "new");
   EXPECT_FALSE(is_there("subscriptions"));
 }
@@ -77,7 +77,7 @@ TEST_F(DetailFoldersTest, AMissingFolderIsMadeAsDovecotMakesIt) {
   use(FoldersByDetail::create, '/');
   EXPECT_EQ(deliver_to("Lists/Entwürfe"), ".Lists.Entw&APw-rfe/new");
   EXPECT_EQ(detail_, "in .Lists.Entw&APw-rfe, which is new");
-  EXPECT_TRUE(is_there("new")) << "and the inbox";
+  EXPECT_TRUE(is_there("new")) << "the inbox too";
   EXPECT_TRUE(is_there(".Lists.Entw&APw-rfe/cur"));
   EXPECT_TRUE(is_there(".Lists.Entw&APw-rfe/maildirfolder"));
   EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\nLists\tEntw&APw-rfe\n");
@@ -103,7 +103,7 @@ TEST_F(DetailFoldersTest, ANewFolderAndAllAboveItAreDurableBeforeTheReply) {
   EXPECT_LT(replaced, ops_.at("fsync " + m, renamed));
   ops_.clear();
   ASSERT_EQ(deliver_to("lists"), ".lists/new");
-  EXPECT_EQ(ops_.at("fsync " + m), std::string::npos) << "it is known";
+  EXPECT_EQ(ops_.at("fsync " + m), std::string::npos) << "it is known to be durable";
 }
 
 TEST_F(DetailFoldersTest, ADetailNeverLeadsOutOfTheMaildir) {
@@ -146,7 +146,7 @@ TEST_F(DetailFoldersTest, NoMoreFoldersAreMadeThanAllowed) {
   EXPECT_EQ(deliver_to("b"), ".b/new");
   EXPECT_EQ(deliver_to("c"), "new");
   EXPECT_EQ(detail_, "in the inbox: .c would be one more than maildir.folders_max = 2");
-  EXPECT_EQ(deliver_to("a"), ".a/new") << "what is there is used";
+  EXPECT_EQ(deliver_to("a"), ".a/new") << "an existing folder is used";
 }
 
 TEST_F(DetailFoldersTest, AHeldLockLeavesTheFolderUnsubscribedAndTheMailDelivered) {
@@ -212,7 +212,7 @@ TEST_F(DetailFoldersTest, WhatALockHasKeptFromBeingSubscribedIsSubscribedLater) 
   std::ofstream(maildir_ + "/subscriptions") << "V\t2\n\n";
   EXPECT_EQ(deliver_to("a"), ".a/new");
   EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\n")
-      << "what the user has unsubscribed stays so";
+      << "a folder that the user has unsubscribed stays unsubscribed";
 }
 
 // Another program writes a file under the lock's name. This file does not replace `subscriptions`.
@@ -253,11 +253,11 @@ TEST_F(DetailFoldersTest, NoFolderIsMadeWhereTheHomeIs) {
         detail_,
         "in the inbox: there is no folder .dovecot.sieve, and none is made in a Maildir that holds the home");
     EXPECT_FALSE(is_there(".dovecot.sieve"));
-    EXPECT_EQ(deliver_to("lists"), ".lists/new") << "what is there is used";
+    EXPECT_EQ(deliver_to("lists"), ".lists/new") << "an existing folder is used";
   }
   std::filesystem::create_symlink(maildir_, maildir_ + "-link");
   recipient_.user.home = maildir_ + "-link";
-  EXPECT_EQ(deliver_to("dovecot.sieve"), "new") << "the home by another name";
+  EXPECT_EQ(deliver_to("dovecot.sieve"), "new") << "another name of the home";
   EXPECT_FALSE(is_there(".dovecot.sieve"));
   recipient_.user.home = maildir_ + "2";
   EXPECT_EQ(deliver_to("new"), ".new/new");

@@ -104,7 +104,7 @@ TEST(FindLoop, LooksAtDeliveredToOnlyWhereItShall) {
   EXPECT_TRUE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {true, 1})->has_value());
   EXPECT_FALSE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {false, 1})->has_value());
   EXPECT_TRUE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {false, 0})->has_value())
-      << "hops are counted all the same";
+      << "hops are counted nevertheless";
 }
 
 TEST(FindLoop, CountsReceivedFields) {

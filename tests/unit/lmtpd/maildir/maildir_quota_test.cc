@@ -103,10 +103,10 @@ TEST_F(MaildirQuotaTest, BySettingItIsTriedAgain) {
 
 TEST_F(MaildirQuotaTest, TheSenderHearsOfItBeforeItSends) {
   recipient_.user.quota = {1000, 0};
-  EXPECT_FALSE(refusal(0)) << "no Maildir is there yet";
+  EXPECT_FALSE(refusal(0)) << "the Maildir does not exist yet";
   EXPECT_FALSE(refusal(1173));
   EXPECT_EQ(refusal(1174)->enhanced, "5.2.3") << "more than limit and grace, with line ends of one byte";
-  EXPECT_FALSE(std::filesystem::exists(maildir_)) << "nothing is made for a question";
+  EXPECT_FALSE(std::filesystem::exists(maildir_)) << "a check creates nothing";
   put("cur/1,S=900:2,S", 900);
   EXPECT_FALSE(refusal(213));
   EXPECT_EQ(refusal(214)->enhanced, "5.2.2");
@@ -139,7 +139,7 @@ TEST_F(MaildirQuotaTest, WhatGoesIntoAnIgnoredFolderIsTakenAndNotCounted) {
   ASSERT_EQ(deliver_with(0, 1).code, 250);
   EXPECT_EQ(deliver().code, 552);
   recipient_.detail = "Trash";
-  EXPECT_FALSE(refusal(0)) << "it is said before the message";
+  EXPECT_FALSE(refusal(0)) << "the refusal comes before the message";
   EXPECT_EQ(deliver().code, 250);
   EXPECT_EQ(told().messages, 1);
   recipient_.detail = "Lists";
@@ -181,7 +181,7 @@ TEST_F(MaildirQuotaTest, ALimitThatMayBeAnotherByNowRefusesNobodyForGood) {
   EXPECT_EQ(refusal(0)->enhanced, "4.2.2");
   EXPECT_EQ(deliver().enhanced, "4.2.2");
   recipient_.user.quota = {10, 0};
-  EXPECT_EQ(refusal(100'000)->enhanced, "4.2.2") << "more than the mailbox may ever hold";
+  EXPECT_EQ(refusal(100'000)->enhanced, "4.2.2") << "more than the mailbox may hold";
   recipient_.user.is_old = false;
   EXPECT_EQ(refusal(100'000)->enhanced, "5.2.3");
 }
@@ -213,7 +213,7 @@ TEST_F(MaildirQuotaTest, WhatSaysOverIsNotBelievedForLong) {
   EXPECT_FALSE(refusal(0));
   EXPECT_EQ(file(), "1000S\n10 1\n");
   write_file("1000S\n5000 1\n");
-  EXPECT_TRUE(refusal(0)) << "somebody has just counted";
+  EXPECT_TRUE(refusal(0)) << "the count is recent";
   timespec old[2] = {{0, UTIME_OMIT}, {clock_.wall().seconds - 1000, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, (maildir_ + "/maildirsize").c_str(), old, 0), 0);
   EXPECT_FALSE(refusal(0));
@@ -223,15 +223,15 @@ TEST_F(MaildirQuotaTest, NobodyIsRefusedForASumThatIsNoCount) {
   put("cur/1,S=10:2,S", 10);
   write_file("1000S\n500 1\n400 1\n");
   recipient_.user.quota = {1000, 0};
-  EXPECT_FALSE(refusal(150)) << "there is room by either";
-  EXPECT_EQ(file(), "1000S\n500 1\n400 1\n") << "and nobody counts";
+  EXPECT_FALSE(refusal(150)) << "both values leave room";
+  EXPECT_EQ(file(), "1000S\n500 1\n400 1\n") << "no count is made";
   EXPECT_FALSE(refusal(300));
   EXPECT_EQ(file(), "1000S\n10 1\n");
   write_file("1000S\n1000 1\n");
-  EXPECT_TRUE(refusal(300)) << "it has just been counted";
+  EXPECT_TRUE(refusal(300)) << "the count is recent";
   write_file("1000S\n500 1\n400 1\n");
   EXPECT_EQ(refusal(2000)->enhanced, "5.2.3");
-  EXPECT_EQ(file(), "1000S\n500 1\n400 1\n") << "which does not depend on what is there";
+  EXPECT_EQ(file(), "1000S\n500 1\n400 1\n") << "which does not depend on the content";
 }
 
 TEST_F(MaildirQuotaTest, AFileThatIsNoneIsReplaced) {
@@ -297,7 +297,7 @@ TEST_F(MaildirQuotaTest, AQuestionDoesNotWaitForSomebodyWhoCounts) {
   int code = 0;
   std::thread delivering([&] { code = deliver().code; });
   counting.wait();
-  EXPECT_FALSE(refusal(0)) << "the delivery will say";
+  EXPECT_FALSE(refusal(0)) << "the delivery decides";
   asked.count_down();
   delivering.join();
   EXPECT_EQ(code, 552);
@@ -343,9 +343,9 @@ TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
   put(".Secret/cur/2,S=400:2,S", 400);
   ops_.forbidden = ".Secret/cur";
   EXPECT_EQ(deliver_with(100'000).code, 250);
-  EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize")) << "what is known of it is not all";
+  EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize")) << "the known part is not all";
   recipient_.user.quota = {300, 0};
-  EXPECT_EQ(MaildirFixture::refusal(1)->code, 451) << "full, as far as is known";
+  EXPECT_EQ(MaildirFixture::refusal(1)->code, 451) << "the known part is full";
   EXPECT_EQ(deliver().code, 451);
   ops_.forbidden.clear();
   EXPECT_EQ(deliver().code, 552);
@@ -417,7 +417,7 @@ TEST_F(MaildirQuotaTest, NobodyIsRefusedForGoodForWhatAnotherMayNotTake) {
     auto beside = quota.take(mailbox, 100, second);
     ASSERT_FALSE(beside);
     EXPECT_EQ(beside.error().code, Errc::exhausted);
-    EXPECT_EQ(quota.room(mailbox, 100), Room::enough) << "at RCPT, where nothing is taken yet";
+    EXPECT_EQ(quota.room(mailbox, 100), Room::enough) << "at RCPT, where nothing is reserved yet";
   }
   MaildirQuota::Hold third;
   EXPECT_EQ(quota.take(mailbox, 100, third), Room::enough);

@@ -115,7 +115,7 @@ TEST_F(MaildirTest, ANewDirectoryThatWasMadeAnewIsMadeDurable) {
     ASSERT_EQ(deliver().code, 250);
     ops_.clear();
     ASSERT_EQ(deliver().code, 250);
-    EXPECT_EQ(ops_.at("fsync /example.org/ann/Maildir"), std::string::npos) << "it is known";
+    EXPECT_EQ(ops_.at("fsync /example.org/ann/Maildir"), std::string::npos) << "it is known to be durable";
     std::filesystem::remove_all(maildir_ + remade);
     for (const char* name : {"", "/tmp", "/new", "/cur"}) std::filesystem::create_directory(maildir_ + name);
     ops_.clear();

@@ -36,7 +36,7 @@ TEST(Maildirsize, ALineThatSomebodyIsWritingIsNotThereYet) {
   auto file = parse_maildirsize("10S\n1 1\n20 1");
   ASSERT_TRUE(file);
   EXPECT_EQ(file->used, (QuotaUsage{1, 1}));
-  EXPECT_FALSE(parse_maildirsize("10S\n1 1").has_value()) << "nothing but the limits";
+  EXPECT_FALSE(parse_maildirsize("10S\n1 1").has_value()) << "only the limits";
 }
 
 TEST(Maildirsize, OtherProgramsPadTheirLines) {
@@ -65,7 +65,7 @@ TEST(Maildirsize, IsOutdatedForOtherLimitsAndWhenItSaysOver) {
   EXPECT_TRUE(is_outdated(file, {101, 0}, 0));
   EXPECT_TRUE(is_outdated(file, {100, 9}, 0));
   file.used.bytes = 100;
-  EXPECT_FALSE(is_outdated(file, {100, 0}, 1'000'000)) << "full, and not over";
+  EXPECT_FALSE(is_outdated(file, {100, 0}, 1'000'000)) << "full, but not over the limit";
   file.used.bytes = 101;
   EXPECT_FALSE(is_outdated(file, {100, 0}, 900));
   EXPECT_TRUE(is_outdated(file, {100, 0}, 901));
@@ -90,7 +90,7 @@ TEST(QuotaRoom, IsWhatDovecotGives) {
   EXPECT_EQ(room_for(101, {900, 9}, limit, 0), Room::full);
   EXPECT_EQ(room_for(200, {900, 9}, limit, 10), Room::enough);
   EXPECT_EQ(room_for(201, {900, 9}, limit, 10), Room::full);
-  EXPECT_EQ(room_for(1, {1000, 9}, limit, 10), Room::full) << "what is full has no grace";
+  EXPECT_EQ(room_for(1, {1000, 9}, limit, 10), Room::full) << "a full mailbox has no grace";
   EXPECT_EQ(room_for(1, {999, 9}, limit, 0), Room::enough);
   EXPECT_EQ(room_for(1001, {0, 0}, limit, 0), Room::never);
   EXPECT_EQ(room_for(1100, {0, 0}, limit, 10), Room::enough);

@@ -71,7 +71,7 @@ TEST_F(Descriptors, WhoComesWhileThereAreNoneIsServedLater) {
   use_up();
   waits.connect_to(port_);
   there.envelope({"ann@example.org"});
-  EXPECT_EQ(there.ask(message).substr(0, 3), "250") << "the one that is there is served";
+  EXPECT_EQ(there.ask(message).substr(0, 3), "250") << "the connected client is served";
   std::this_thread::sleep_for(std::chrono::seconds(1));  // time for many attempts
   give_back();
   waits.begin();

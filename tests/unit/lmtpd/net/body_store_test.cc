@@ -60,7 +60,7 @@ TEST(BodyStore, WithoutMemoryAMessageGoesToAFile) {
     EXPECT_EQ(read_all(second.body()), "0123");
     EXPECT_EQ(budget.used(), 7u) << "its memory is free";
     ASSERT_TRUE(second.append("4"));
-    EXPECT_EQ(read_all(second.body()), "01234") << "once in a file it stays there";
+    EXPECT_EQ(read_all(second.body()), "01234") << "a body in a file stays there";
   }
   EXPECT_EQ(budget.used(), 7u);
 }
@@ -81,7 +81,7 @@ TEST(BodyStore, FilesShareABudget) {
   BodyLimits limits{2, "/tmp", make_unlinked_file, &disk};
   BodyStore first(limits, memory);
   ASSERT_TRUE(first.append("01"));
-  EXPECT_EQ(disk.used(), 0u) << "it is in memory";
+  EXPECT_EQ(disk.used(), 0u) << "the body is in memory";
   ASSERT_TRUE(first.append("23456"));
   EXPECT_EQ(disk.used(), 7u);
   {
@@ -91,7 +91,7 @@ TEST(BodyStore, FilesShareABudget) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::exhausted);
     EXPECT_NE(refused.error().message.find("limits.body_disk_total"), std::string::npos);
-    EXPECT_EQ(disk.used(), 7u) << "a refused body holds nothing";
+    EXPECT_EQ(disk.used(), 7u) << "a refused body uses no memory";
   }
   {
     BodyStore third(limits, memory);

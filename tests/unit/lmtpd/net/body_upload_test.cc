@@ -36,7 +36,7 @@ TEST_F(BodyUploadTest, WhatFitsIntoMemoryNeedsNoWorker) {
   ASSERT_TRUE(next);
   EXPECT_FALSE(*next);
   EXPECT_FALSE(upload_.is_away());
-  EXPECT_FALSE(upload_.take_whole()) << "more may come";
+  EXPECT_FALSE(upload_.take_whole()) << "more data may arrive";
   upload_.complete(envelope_);
   auto whole = upload_.take_whole();
   ASSERT_TRUE(whole);

@@ -58,7 +58,7 @@ TEST_F(DeliveryQueueTest, AUserBeyondTheLimitWaitsAndOthersDoNot) {
   DeliveryQueue queue(64, 16);
   for (std::size_t i = 0; i < 5; ++i) queue.push(delivery(i, {"ann"}, 2));
   queue.push(delivery(5, {"bob"}, 2));
-  EXPECT_EQ(begin(queue), (Names{"ann", "bob", "ann"})) << "turns go round the users";
+  EXPECT_EQ(begin(queue), (Names{"ann", "bob", "ann"})) << "the users take turns";
   EXPECT_EQ(queue.waiting(), 3u);
   end_first(queue);
   EXPECT_EQ(begin(queue), Names{"ann"});
@@ -76,7 +76,7 @@ TEST_F(DeliveryQueueTest, ABurstForOneUserDelaysNobodyElse) {
     end_first(queue);
     for (const std::string& user : begin(queue)) turns.push_back(user);
   }
-  EXPECT_EQ(turns, (Names{"ann", "bob", "carl", "ann"})) << "each has its turn";
+  EXPECT_EQ(turns, (Names{"ann", "bob", "carl", "ann"})) << "each user has its turn";
 }
 
 TEST_F(DeliveryQueueTest, ASlowAgentHoldsUpNobodyElse) {
@@ -100,7 +100,7 @@ TEST_F(DeliveryQueueTest, AgentsTogetherHaveALimitToo) {
   EXPECT_EQ(begin(queue), Names{"user3"});
   while (!running_.empty()) end_first(queue);
   queue.push(delivery(5, {"bob"}, 10, {"agent a", 2, "agents", 3}));
-  EXPECT_EQ(begin(queue), Names{"bob"}) << "each place was given back";
+  EXPECT_EQ(begin(queue), Names{"bob"}) << "each place was released";
 }
 
 TEST_F(DeliveryQueueTest, OneMessageTakesNoMoreThanItsPart) {
@@ -108,8 +108,7 @@ TEST_F(DeliveryQueueTest, OneMessageTakesNoMoreThanItsPart) {
   for (const char* user : {"a", "b", "c", "d"}) queue.push(delivery(0, {user}));
   queue.push(delivery(1, {"d"}));
   queue.push(delivery(1, {"e"}));
-  EXPECT_EQ(begin(queue), (Names{"a", "b", "d", "e"}))
-      << "also where a user's first message waits for its part";
+  EXPECT_EQ(begin(queue), (Names{"a", "b", "d", "e"})) << "also if a user's first message waits for its part";
   end_first(queue);
   EXPECT_EQ(begin(queue), Names{"c"});
   end_first(queue);
@@ -180,7 +179,7 @@ class Model {
     for (int i = 0; i < 400; ++i) step();
     while (!running_.empty() || queue_.waiting() > 0) {
       begin_all();
-      ASSERT_FALSE(running_.empty()) << "something waits that nothing holds up";
+      ASSERT_FALSE(running_.empty()) << "a delivery waits without a reason";
       end_one();
     }
     for (const auto& [run, members] : begun_)

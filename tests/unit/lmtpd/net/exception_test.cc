@@ -88,7 +88,7 @@ TEST_F(Exceptions, WhenDeliveriesAreDone) {
   client.envelope({"ann@example.org"});
   ids_throw_ = true;
   client.send(std::string(message) + "MAIL FROM:<a@example.org>\r\n");
-  EXPECT_EQ(client.reply().substr(0, 3), "250") << "what was delivered is not sent again";
+  EXPECT_EQ(client.reply().substr(0, 3), "250") << "a delivered message must not be sent again";
   expect_421(client);
 }
 
@@ -111,7 +111,7 @@ TEST_F(Exceptions, WhenDeliveriesBegin) {
   deliverer_.group_throws = true;
   client.send(message);
   expect_421(client);
-  EXPECT_EQ(deliverer_.delivered().size(), 1u) << "it was never begun";
+  EXPECT_EQ(deliverer_.delivered().size(), 1u) << "the delivery never began";
 }
 
 class ClockThrows : public ServerTest {

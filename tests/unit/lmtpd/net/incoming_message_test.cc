@@ -77,7 +77,7 @@ TEST_F(IncomingMessageTest, ALargeOneIsDeliveredOnceItIsStored) {
   EXPECT_FALSE(whole_);
   ASSERT_EQ(writes_.size(), 1u);
   end_write();
-  ASSERT_EQ(writes_.size(), 1u) << "what has come meanwhile";
+  ASSERT_EQ(writes_.size(), 1u) << "the data that arrived meanwhile";
   EXPECT_TRUE(message_.is_storing());
   end_write();
   ASSERT_TRUE(whole_);
@@ -90,7 +90,7 @@ TEST_F(IncomingMessageTest, ALostOneIsToldOnceAndNotDelivered) {
   EXPECT_TRUE(take("abcdefgh"));
   end_write(Error{Errc::io, "the disk is full"});
   EXPECT_EQ(losses_, std::vector<std::string>{"the disk is full"});
-  EXPECT_TRUE(take("more")) << "the owner knows already";
+  EXPECT_TRUE(take("more")) << "the owner already knows";
   message_.complete(envelope_);
   EXPECT_EQ(losses_.size(), 1u);
   EXPECT_FALSE(whole_);

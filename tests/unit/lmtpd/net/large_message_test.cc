@@ -95,7 +95,7 @@ TEST_F(LargeMessageTest, NoMoreIsTakenThanADirectoryThatStandsStillAllowsFor) {
     ssize_t n = ::send(client.fd(), more.data(), more.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) sent += static_cast<std::size_t>(n);
   }
-  EXPECT_LT(sent, 4u << 20) << "no more than the kernel keeps";
+  EXPECT_LT(sent, 4u << 20) << "no more than the kernel buffers";
   stuck_.open();
   client.hang_up();
   stop();
@@ -114,7 +114,7 @@ TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
   client.trickle(text_);
   EXPECT_EQ(client.ask(".\r\n").substr(0, 9), "451 4.3.0");
   client.envelope({"ann@example.org"});
-  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "command and reply match";
 }
 
 // A reply about space is right only if the disk is full.
@@ -154,7 +154,7 @@ TEST_F(LargeMessageTest, BeyondTheDiskThatAllMayTakeAMessageIsDeferred) {
   EXPECT_EQ(first.reply().substr(0, 3), "250");
   EXPECT_EQ(second.reply().substr(0, 3), "250");
   second.envelope({"bob@example.org"});
-  EXPECT_EQ(second.ask(text_ + ".\r\n").substr(0, 3), "250") << "the first one's room is free again";
+  EXPECT_EQ(second.ask(text_ + ".\r\n").substr(0, 3), "250") << "the first message's space is free again";
 }
 
 TEST_F(LargeMessageTest, AnExceptionOfTheDirectoryIsToldToo) {
@@ -167,7 +167,7 @@ TEST_F(LargeMessageTest, AnExceptionOfTheDirectoryIsToldToo) {
   client.envelope({"ann@example.org"});
   EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "451 4.3.0");
   client.envelope({"ann@example.org"});
-  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "command and reply match";
 }
 
 TEST_F(LargeMessageTest, StopMeanwhileDeliversNothing) {

@@ -50,7 +50,7 @@ TEST(Listener, APortInUseIsNamed) {
   ASSERT_TRUE(first) << first.error().message;
   auto second = Listener::bind(tcp(first->port()));
   ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().code, Errc::unavailable) << "it may pass";
+  EXPECT_EQ(second.error().code, Errc::unavailable) << "the error may be temporary";
   EXPECT_NE(second.error().message.find("127.0.0.1:" + std::to_string(first->port())), std::string::npos);
 }
 
@@ -138,7 +138,7 @@ TEST_F(Adopting, WhatListensThereAlreadyIsTaken) {
     EXPECT_TRUE((*local)->is_unix());
     EXPECT_TRUE(fds.empty());
   }
-  EXPECT_TRUE(exists(path())) << "it is the service manager's";
+  EXPECT_TRUE(exists(path())) << "the path belongs to the service manager";
 }
 
 TEST_F(Adopting, APathThatIsGoneIsNoticed) {
@@ -190,7 +190,7 @@ TEST(Listener, KnowsThatItsPathIsGone) {
   EXPECT_FALSE(second->has_lost_path());
   first->close();
   LmtpClient client(path);
-  EXPECT_FALSE(second->has_lost_path()) << "the old one does not take it along";
+  EXPECT_FALSE(second->has_lost_path()) << "the old listener does not remove it";
   EXPECT_FALSE(Listener::bind(tcp(0))->has_lost_path());
 }
 
@@ -200,7 +200,7 @@ TEST(Listener, ASocketThatAnswersStays) {
   ASSERT_TRUE(first);
   auto second = Listener::bind(unix_at(dir / "s"));
   ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().code, Errc::unavailable) << "it may pass";
+  EXPECT_EQ(second.error().code, Errc::unavailable) << "the error may be temporary";
   EXPECT_TRUE(exists(dir / "s"));
 }
 

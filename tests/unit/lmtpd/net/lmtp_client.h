@@ -96,7 +96,7 @@ class LmtpClient {
       char piece[4096];
       ssize_t got = ::recv(fd_.get(), piece, sizeof piece, 0);
       if (got < 0) {
-        EXPECT_EQ(errno, ECONNRESET) << "nothing came for a minute";
+        EXPECT_EQ(errno, ECONNRESET) << "no data for a minute";
       }
       if (got <= 0) return {};
       buffer_.append(piece, static_cast<std::size_t>(got));

@@ -40,7 +40,7 @@ TEST_F(PatienceTest, ATransactionMayTakeTooLongHoweverMuchIsSent) {
     patience_.note_transaction(1, t0 + s * second);
   }
   patience_.note_progress(t0 + 20 * second);
-  EXPECT_EQ(look(20), "wait 6") << "the nearer one of the two limits";
+  EXPECT_EQ(look(20), "wait 6") << "the earlier of the two limits";
   EXPECT_EQ(look(26), "too long");
   patience_.note_progress(t0 + 26 * second);
   EXPECT_EQ(look(26), "too long");
@@ -53,7 +53,7 @@ TEST_F(PatienceTest, EachTransactionHasItsOwnTime) {
   EXPECT_EQ(look(26), "wait 8");
   patience_.note_transaction(0, t0 + 26 * second);
   patience_.note_progress(t0 + 90 * second);
-  EXPECT_EQ(look(91), "wait 9") << "none is open";
+  EXPECT_EQ(look(91), "wait 9") << "no limit applies";
 }
 
 TEST_F(PatienceTest, NoTimeRunsWhileThisServerIsWaitedFor) {

@@ -38,10 +38,10 @@ TEST(ProxyHeader, SaysWhoTheClientIs) {
 
 TEST(ProxyHeader, ConnectionsOfItsOwn) {
   EXPECT_EQ(source(header(0x20, 0x00, "")), "own");
-  EXPECT_EQ(source(header(0x20, 0x11, inet)), "own") << "LOCAL: what follows is to be skipped";
+  EXPECT_EQ(source(header(0x20, 0x11, inet)), "own") << "LOCAL: the addresses must be skipped";
   EXPECT_EQ(source(header(0x21, 0x00, "")), "own");
-  EXPECT_EQ(source(header(0x21, 0x31, std::string(216, 'x'))), "own") << "a Unix socket's";
-  EXPECT_EQ(source(header(0x21, 0x12, inet)), "own") << "no stream";
+  EXPECT_EQ(source(header(0x21, 0x31, std::string(216, 'x'))), "own") << "a Unix socket";
+  EXPECT_EQ(source(header(0x21, 0x12, inet)), "own") << "not a stream";
 }
 
 TEST(ProxyHeader, EveryBeginningNeedsMore) {
@@ -108,10 +108,10 @@ TEST_F(Proxied, WithoutItsHeaderAProxyIsSentAway) {
   start_behind({"127.0.0.1", "unix"}, {});
   LmtpClient client(port_);
   client.send("LHLO c.example.org\r\n");
-  EXPECT_TRUE(client.at_end()) << "without a byte: it may not be LMTP";
+  EXPECT_TRUE(client.at_end()) << "without a reply: the caller may not speak LMTP";
   LmtpClient local(path());
   local.send(header(0x20, 0x00, ""));
-  EXPECT_EQ(local.reply().substr(0, 4), "220 ") << "a health check of the proxy's own";
+  EXPECT_EQ(local.reply().substr(0, 4), "220 ") << "a health check by the proxy itself";
 }
 
 }  // namespace

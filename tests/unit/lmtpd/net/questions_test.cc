@@ -55,7 +55,7 @@ class QuestionsTest : public testing::Test {
     auto now = Questions(*hub_).ask(MailboxQuestion{user, "lists", 42}, [&] {
       return [&later](Answer answer) { later.set_value(std::move(answer)); };
     });
-    EXPECT_FALSE(now) << "a look may block";
+    EXPECT_FALSE(now) << "a check may block";
     return std::get<MailboxState>(later.get_future().get());
   }
 
@@ -90,7 +90,7 @@ TEST_F(QuestionsTest, AWorkerFindsOutTheRest) {
   EXPECT_TRUE(ask("nobody").found && !*ask("nobody").found);
   EXPECT_EQ(ask("broken").found.error().code, Errc::unavailable);
   EXPECT_EQ(ask("throw").found.error().code, Errc::internal);
-  EXPECT_EQ(mailboxes_.asked, "") << "that is another question";
+  EXPECT_EQ(mailboxes_.asked, "") << "this is a different question";
 }
 
 TEST_F(QuestionsTest, AWorkerLooksAtAMailbox) {

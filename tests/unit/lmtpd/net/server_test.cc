@@ -73,9 +73,10 @@ TEST_F(ServerTest, RepliesComeInTheOrderOfTheRecipients) {
   client.envelope({"ann@example.org", "full@example.org", "throws@example.org", "bob@example.org"});
   EXPECT_EQ(client.ask(message).substr(0, 9), "250 2.0.0");
   EXPECT_EQ(client.reply().substr(0, 9), "452 4.2.2");
-  EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.0") << "an exception is our fault, and temporary";
+  EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.0")
+      << "an exception is an internal error, so the reply is temporary";
   EXPECT_EQ(client.reply().substr(0, 9), "250 2.0.0");
-  EXPECT_EQ(client.ask("NOOP\r\n").substr(0, 3), "250") << "in step";
+  EXPECT_EQ(client.ask("NOOP\r\n").substr(0, 3), "250") << "command and reply match";
 }
 
 // Each delivery waits until three have begun, so they only end if they run in parallel.
@@ -345,7 +346,7 @@ TEST_F(ServerTest, AnOversizeMessageIsRefusedForEachRecipient) {
   EXPECT_EQ(client.ask(text + ".\r\n").substr(0, 9), "552 5.3.4");
   EXPECT_EQ(client.reply().substr(0, 9), "552 5.3.4");
   client.envelope({"ann@example.org"});
-  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "command and reply match";
 }
 
 TEST_F(ServerTest, WithoutMemoryAMessageGoesToAFileAndWithoutRoomThereItIsDeferred) {
@@ -516,7 +517,8 @@ TEST_F(ServerTest, StopHasABound) {
   hold_deliveries(busy, {"ann@example.org", "bob@example.org"}, 2);
   server_->stop();
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2") << "no 250 for what nobody has waited for";
+    EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2")
+        << "no 250 for a delivery that the stop did not wait for";
   EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
   EXPECT_TRUE(busy.at_end());
   busy.hang_up();
@@ -535,7 +537,7 @@ TEST_F(ServerTest, AbortEndsAgentsAndWaitsForNothingElse) {
   server_->stop();
   server_->abort();
   server_->abort();
-  EXPECT_EQ(busy.reply().substr(0, 3), "250") << "what has ended in time says how";
+  EXPECT_EQ(busy.reply().substr(0, 3), "250") << "a delivery that has ended in time reports its result";
   EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
   busy.hang_up();
   thread_.join();

@@ -42,7 +42,7 @@ class StreamEnds : public testing::Test {
 using Flushed = ReplyWriter::Flushed;
 
 TEST_F(StreamEnds, RepliesGatherAndGoOutTogether) {
-  EXPECT_EQ(writer_.flush(wire_), Flushed::all) << "there is nothing";
+  EXPECT_EQ(writer_.flush(wire_), Flushed::all) << "there is no data";
   writer_.add("250 a\r\n");
   writer_.add("250 b\r\n");
   EXPECT_FALSE(writer_.empty());
@@ -66,7 +66,7 @@ TEST_F(StreamEnds, TheRestIsSentOnceThereIsRoom) {
   got += received();
   EXPECT_GT(rounds, 1);
   EXPECT_EQ(got, all);
-  EXPECT_LE(writer_.memory(), 16u * 1024) << "a burst costs its memory no longer";
+  EXPECT_LE(writer_.memory(), 16u * 1024) << "the memory of a burst is freed";
 }
 
 TEST_F(StreamEnds, AClientThatIsGoneIsBroken) {

@@ -92,8 +92,8 @@ TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
   EXPECT_GT(hub().budget.used(), 0u);
   t->give_up_waiting(stopping, "test", cut_short);
   EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2"}));
-  EXPECT_EQ(hub().budget.used(), 0u) << "the message is held no longer";
-  EXPECT_EQ(t.use_count(), 1) << "nor is a task for it";
+  EXPECT_EQ(hub().budget.used(), 0u) << "the message is released";
+  EXPECT_EQ(t.use_count(), 1) << "its task is released too";
 }
 
 TEST_F(TransactionTest, GivenUpBeforeItsStart) {
@@ -165,7 +165,7 @@ TEST_F(TransactionTest, BeyondAUsersLimitTheNextMessageWaits) {
   auto second = make({"ann", "bob"});
   second->start();
   deliverer_.wait_for_waiting(2);
-  EXPECT_EQ(hub().deliveries_begun, 2u) << "ann's first, and bob's";
+  EXPECT_EQ(hub().deliveries_begun, 2u) << "ann's first delivery, and bob's";
   deliverer_.release();
   EXPECT_EQ(codes(), Texts(2, "250 2.0.0"));
   EXPECT_EQ(first_done.get_future().get().at(0).code, 250);

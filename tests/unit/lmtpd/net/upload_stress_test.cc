@@ -165,7 +165,7 @@ TEST_F(UploadStress, TheClientEndsBehindEveryByte) {
   after.hang_up();
   stop();
   EXPECT_EQ(server_->connections(), 0u);
-  EXPECT_EQ(texts(), std::vector{text}) << "nothing that was cut off is delivered";
+  EXPECT_EQ(texts(), std::vector{text}) << "no incomplete message is delivered";
 }
 
 // The server stops while clients send: every message has its reply, or was not delivered.

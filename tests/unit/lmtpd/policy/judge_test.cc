@@ -158,7 +158,7 @@ TEST(QuotaReply, SaysWhetherToTryAgain) {
   EXPECT_EQ(reply_of(Room::never, OverQuota::defer, sure).enhanced, "5.2.3")
       << "no later attempt can succeed";
   for (Room room : {Room::full, Room::never})
-    EXPECT_EQ(reply_of(room, OverQuota::reject, old).code, 452) << "the limit may be another one by now";
+    EXPECT_EQ(reply_of(room, OverQuota::reject, old).code, 452) << "the limit may have changed";
   for (const Reply& reply : {quota_unknown(), quota_held()}) EXPECT_EQ(reply.code, 451);
 }
 

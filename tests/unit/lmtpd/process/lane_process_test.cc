@@ -86,15 +86,15 @@ TEST_F(LanesTest, WhereNoDescriptorIsLeftThatIsSaid) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_NE(said.find("no descriptor is left here for what the process has opened"), std::string::npos)
       << said;
-  EXPECT_EQ(ask("file", 0), "file") << "the lane is good again";
+  EXPECT_EQ(ask("file", 0), "file") << "the lane is usable again";
 }
 
 TEST_F(LanesTest, AGroupThatStandsStillTakesNoLaneOfAnother) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
   for (int i = 0; i < 4; ++i) EXPECT_EQ(ask(std::to_string(i), 1), std::to_string(i));
-  EXPECT_EQ(ask("a", 0, 20ms), "timeout") << "it has no lane";
+  EXPECT_EQ(ask("a", 0, 20ms), "timeout") << "no lane is free";
   open_gate(2);
-  EXPECT_EQ(ask("b", 0), "b") << "and not the late answer";
+  EXPECT_EQ(ask("b", 0), "b") << "not the late answer";
   EXPECT_EQ(ask("c", 0), "c");
 }
 
@@ -124,7 +124,7 @@ TEST_F(LanesTest, AGroupWithoutAnyAnswerIsFoundOut) {
   EXPECT_EQ(beats(400).substr(0, 33), "the process has answered nothing ");
   open_gate(2);
   EXPECT_EQ(ask("a", 0), "a");
-  EXPECT_EQ(beats(20), "alive") << "it goes on";
+  EXPECT_EQ(beats(20), "alive") << "the process continues";
 }
 
 TEST(LaneProcess, OneThatNeverBecomesReadyIsNotWaitedFor) {

@@ -58,7 +58,7 @@ TEST(ServerMessages, ACutMessageIsRefused) {
     for (std::size_t bytes = 0; bytes < packet.size(); ++bytes)
       EXPECT_FALSE(decode_from_server(ByteSpan(packet).first(bytes))) << bytes;
   }
-  EXPECT_FALSE(decode_from_server(packet_of({1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0}))) << "a field is cut";
+  EXPECT_FALSE(decode_from_server(packet_of({1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 0}))) << "an incomplete field";
 }
 
 TEST(ServerMessages, ALengthThatIsNotThePacketsIsRefused) {

@@ -47,7 +47,7 @@ TEST_F(SupervisorTest, AReloadReplacesTheOldOneWhenTheNewOneIsReady) {
   Orders o = s.reload(t0);
   ASSERT_TRUE(o.start);
   EXPECT_TRUE(o.start->reread);
-  EXPECT_EQ(told(o), "") << "it serves until then";
+  EXPECT_EQ(told(o), "") << "the old process serves until then";
   ServerId next = o.start->id;
   o = s.ready(next, t0);
   EXPECT_EQ(o.adopt, next);
@@ -92,7 +92,7 @@ TEST_F(SupervisorTest, OneThatEndsByItselfIsReplacedAfterAPause) {
   EXPECT_FALSE(s.tick(t0).start);
   o = s.tick(*s.next_tick());
   ASSERT_TRUE(o.start);
-  EXPECT_FALSE(o.start->reread) << "a broken file must not keep it from coming back";
+  EXPECT_FALSE(o.start->reread) << "a wrong file must not prevent the restart";
   EXPECT_TRUE(starts_nothing(s));
   // Nor does a failed replacement end the supervisor.
   o = s.ended(o.start->id, refused, t0);
@@ -134,7 +134,7 @@ TEST_F(SupervisorTest, StopTellsAllAndEndsWithTheLast) {
   Orders o = s.stop(t0);
   EXPECT_EQ(told(o), "1t 2t ");
   EXPECT_EQ(o.kill, std::vector<ServerId>{third});
-  EXPECT_FALSE(s.reload(t0).start) << "it is leaving";
+  EXPECT_FALSE(s.reload(t0).start) << "the process is leaving";
   EXPECT_FALSE(s.ready(third, t0).adopt);
   EXPECT_EQ(told(s.stop(t0)), "1a 2a ");
   EXPECT_FALSE(s.ended(old, good, t0).exit);
@@ -164,7 +164,7 @@ TEST_F(SupervisorTest, OneThatAsksForItIsReplacedOnce) {
   EXPECT_FALSE(o.start->reread);
   EXPECT_EQ(told(s.ready(o.start->id, t0)), "1d ");
   s.needs_replacement(id, t0);
-  EXPECT_FALSE(s.next_tick()) << "it drains";
+  EXPECT_FALSE(s.next_tick()) << "the process drains";
   s.stop(t0);
   s.needs_replacement(o.start->id, t0);
   EXPECT_FALSE(s.next_tick());
@@ -204,7 +204,7 @@ Orders look_on(Supervisor& s, Instant at, Duration time) {
 TEST_F(SupervisorTest, OneThatGivesNoSignOfLifeIsKilledAndReplaced) {
   ServerId id = serving();
   ASSERT_TRUE(s.tick(t0).kill.empty());
-  ASSERT_TRUE(s.next_look()) << "a process that hangs brings about nothing";
+  ASSERT_TRUE(s.next_look()) << "a process that hangs causes no event";
   Orders o = look_on(s, t0, 2 * Supervisor::silence_max);
   EXPECT_EQ(o.kill, std::vector<ServerId>{id});
   ASSERT_EQ(o.errors.size(), 1u);
@@ -287,12 +287,12 @@ TEST_F(SupervisorTest, AStartThatDoesNotComeToAnEndIsKilled) {
   Orders o = s.tick(*s.next_tick());
   EXPECT_EQ(o.kill, std::vector<ServerId>{next});
   EXPECT_EQ(o.errors.size(), 1u);
-  EXPECT_FALSE(s.reload(t0).start) << "it has not ended yet";
+  EXPECT_FALSE(s.reload(t0).start) << "the process has not ended yet";
   o = s.ended(next, Ending{0, 9}, t0);
   EXPECT_FALSE(o.exit);
   ASSERT_TRUE(o.start);
   EXPECT_TRUE(s.ready(o.start->id, t0).adopt);
-  EXPECT_FALSE(s.next_tick()) << "it was in time";
+  EXPECT_FALSE(s.next_tick()) << "the start was in time";
 }
 
 TEST_F(SupervisorTest, AReplacementThatDoesNotComeToAnEndIsTriedAgain) {
@@ -315,7 +315,7 @@ TEST_F(SupervisorTest, AFirstStartHasNoBound) {
 TEST_F(SupervisorTest, WhoDoesNotLeaveIsKilled) {
   ServerId id = serving();
   s.stop(t0);
-  EXPECT_FALSE(s.next_tick()) << "deliveries take their time";
+  EXPECT_FALSE(s.next_tick()) << "deliveries may take long";
   s.stop(t0);
   ASSERT_TRUE(s.next_tick());
   EXPECT_TRUE(s.tick(t0).kill.empty());

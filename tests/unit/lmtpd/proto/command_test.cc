@@ -166,7 +166,7 @@ TEST(Mail, BeyondAscii) {
   EXPECT_FALSE(mail.from.is_ascii);
   EXPECT_FALSE(parse<Mail>("MAIL FROM:<a@d>").smtputf8);
   EXPECT_EQ(parse<Mail>("MAIL FROM:<j\xc3\xb6rg@d>").from.text, "j\xc3\xb6rg@d") << "the MTA has accepted it";
-  EXPECT_EQ(parse<Mail>("MAIL FROM:<j\xf6rg@d> SIZE=1").from.text, "j\xf6rg@d") << "also what is no UTF-8";
+  EXPECT_EQ(parse<Mail>("MAIL FROM:<j\xf6rg@d> SIZE=1").from.text, "j\xf6rg@d") << "also if it is not UTF-8";
   EXPECT_EQ(parse<Mail>("MAIL FROM:<j\xf6rg@d> SMTPUTF8").from.text, "j\xf6rg@d");
 }
 

@@ -27,7 +27,7 @@ Decoded decode(std::string_view in, NextSize next_size) {
     ByteSpan left = as_bytes(piece);
     std::vector<ByteSpan> spans;
     out.ended = decoder.decode(left, spans);
-    EXPECT_TRUE(out.ended || left.empty()) << "bytes were left though the data had not ended";
+    EXPECT_TRUE(out.ended || left.empty()) << "unused bytes before the end of the data";
     for (ByteSpan span : spans) out.text += as_text(span);
     out.used += piece.size() - left.size();
   }
@@ -37,7 +37,7 @@ Decoded decode(std::string_view in, NextSize next_size) {
 // Every case runs whole and one byte at a time.
 Decoded decode(std::string_view in) {
   Decoded whole = decode(in, [&] { return in.size(); });
-  EXPECT_EQ(whole, decode(in, [] { return std::size_t{1}; })) << "whole and byte by byte differ";
+  EXPECT_EQ(whole, decode(in, [] { return std::size_t{1}; })) << "the results whole and byte by byte differ";
   return whole;
 }
 

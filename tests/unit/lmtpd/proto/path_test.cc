@@ -21,7 +21,7 @@ TEST_P(Paths, AreParsed) {
   EXPECT_EQ(path->text, GetParam().text);
   EXPECT_EQ(path->local_part, GetParam().local_part);
   EXPECT_EQ(path->domain, GetParam().domain);
-  EXPECT_EQ(rest, " SIZE=1") << "what follows stays";
+  EXPECT_EQ(rest, " SIZE=1") << "the rest is left";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -108,7 +108,7 @@ TEST(SenderPath, IsKeptAsItWasSent) {
   EXPECT_TRUE(take_path(rest, PathOf::sender)->is_ascii);
   std::string longer = "<" + std::string(1500, 'a') + "@d>";
   rest = longer;
-  EXPECT_TRUE(take_path(rest, PathOf::sender)) << "VERP and SRS make long ones";
+  EXPECT_TRUE(take_path(rest, PathOf::sender)) << "VERP and SRS make long local parts";
 }
 
 TEST(SenderPath, ARouteIsDroppedHoweverItIsWritten) {

@@ -132,7 +132,7 @@ TEST_F(DialogueTest, OneRoundTripForAllCommandsWherePipeliningIsOffered) {
   open({"PIPELINING"}, replies);
   EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
   EXPECT_EQ(turns_, (std::vector<std::string>{mail + ann + bob, "DATA\r\n", message}))
-      << "DATA for those who were accepted only";
+      << "DATA only for accepted recipients";
   open({}, replies);
   EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
   EXPECT_EQ(turns_, (std::vector<std::string>{mail, ann, bob, "DATA\r\n", message}));
@@ -265,16 +265,16 @@ TEST_F(DialogueTest, UntouchedIsAUsedConnectionThatEndsBeforeItSaysAnything) {
   EXPECT_FALSE(hand_over().untouched) << "the first message of a new connection";
   open({"PIPELINING"}, once);
   EXPECT_TRUE(hand_over().reusable);
-  EXPECT_TRUE(hand_over().untouched) << "it had ended meanwhile";
+  EXPECT_TRUE(hand_over().untouched) << "the connection had ended meanwhile";
   open({"PIPELINING"}, once + "421 4.3.2 idle\r\n");
   EXPECT_TRUE(hand_over().reusable);
-  EXPECT_TRUE(hand_over().untouched) << "it has said that it leaves";
+  EXPECT_TRUE(hand_over().untouched) << "the hop has announced that it disconnects";
   open({"PIPELINING"}, once + "250 ok\r\n");
   EXPECT_TRUE(hand_over().reusable);
-  EXPECT_FALSE(hand_over().untouched) << "it has answered MAIL";
+  EXPECT_FALSE(hand_over().untouched) << "the hop has answered MAIL";
   open({"PIPELINING"}, once, Errc::timeout);
   EXPECT_TRUE(hand_over().reusable);
-  EXPECT_FALSE(hand_over().untouched) << "it has not ended";
+  EXPECT_FALSE(hand_over().untouched) << "the connection has not ended";
   open({"CHUNKING"}, once.substr(0, 24) + "250 2.0.0 one\r\n250 2.0.0 two\r\n250 ok\r\n250 ok\r\n250 ok\r\n");
   EXPECT_TRUE(hand_over().reusable);
   EXPECT_FALSE(hand_over().untouched) << "the message was sent";

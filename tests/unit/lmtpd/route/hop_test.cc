@@ -188,7 +188,7 @@ TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
   EXPECT_EQ(connector_.connections, 2);
   envelope_.client = "192.0.2.2";
   EXPECT_EQ(deliver(), Codes(5, 250));
-  EXPECT_EQ(connector_.connections, 2) << "an address may be said on any";
+  EXPECT_EQ(connector_.connections, 2) << "an address may be sent on any connection";
   std::lock_guard lock(mutex_);
   EXPECT_EQ(said_, (std::vector<std::string>{"XCLIENT ADDR=192.0.2.1", "XCLIENT ADDR=[UNAVAILABLE]",
                                              "XCLIENT ADDR=192.0.2.2"}));
@@ -211,7 +211,7 @@ TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   ASSERT_EQ(connector_.connections, 10);
   while (connector_.quits < 7) ::usleep(1000);
   EXPECT_EQ(deliver(), Codes(5, 250));
-  EXPECT_EQ(connector_.connections, 10) << "the newest are kept";
+  EXPECT_EQ(connector_.connections, 10) << "the newest connections are kept";
   EXPECT_EQ(connector_.quits, 7);
 }
 

@@ -84,9 +84,9 @@ TEST_F(ActionsTest, AnAnswerCountsForItsQuestionOnly) {
   EXPECT_EQ(after_answer(0), "");
   EXPECT_FALSE(session_.waits_for_client());
   EXPECT_EQ(after_answer(1), "Send 250; Ask 2; ");
-  EXPECT_EQ(after_answer(1), "") << "an answer given twice is not the next question's";
+  EXPECT_EQ(after_answer(1), "") << "a repeated answer must not count for the next question";
   EXPECT_EQ(after_answer(2), "Send 250; ");
-  EXPECT_EQ(after_answer(2), "") << "nothing is asked";
+  EXPECT_EQ(after_answer(2), "") << "no question is open";
   EXPECT_TRUE(session_.waits_for_client());
 }
 
@@ -105,7 +105,7 @@ TEST_F(ActionsTest, TheListsMemoryIsUsedAgainAndBounded) {
   for (int i = 0; i < 19; ++i) refused += "MAIL FROM:<" + std::string(i, '(') + ">\r\n";
   session_.receive(as_bytes(refused));
   session_.take_actions(actions);
-  EXPECT_GT(actions.capacity(), 16u) << "the burst is one";
+  EXPECT_GT(actions.capacity(), 16u) << "the burst is large enough";
   session_.take_actions(actions);
   EXPECT_TRUE(actions.empty());
   session_.receive(as_bytes("NOOP\r\n"));
@@ -137,7 +137,7 @@ TEST(KeptInput, GivesTheMemoryOfABurstBack) {
   kept.append(as_bytes("xy"));
   kept.forget();
   EXPECT_TRUE(kept.empty());
-  EXPECT_GE(kept.memory(), 2u) << "a little is kept for what comes next";
+  EXPECT_GE(kept.memory(), 2u) << "a small buffer is kept for the next input";
 }
 
 }  // namespace

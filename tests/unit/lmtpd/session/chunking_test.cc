@@ -27,7 +27,7 @@ TEST_F(Chunking, AMessage) {
                                    "250 2.0.0", "250 2.0.0", "221 2.0.0"}));
   ASSERT_EQ(owner->messages.size(), 1u);
   EXPECT_EQ(owner->messages[0].text, "1234.\r\nQUIT\r\n\0\n."s)
-      << "as it came: no dot is taken away, no byte is an end";
+      << "unchanged: no dot is removed, and no byte ends the data";
   EXPECT_EQ(owner->aborted, 0);
 }
 
@@ -104,7 +104,7 @@ TEST_F(Chunking, TooLarge) {
 }
 
 TEST_F(Chunking, SizesBeyondAllNumbers) {
-  EXPECT_EQ(after_envelope("BDAT 18446744073709551615\r\nNOOP\r\n"), Codes()) << "it goes on skipping";
+  EXPECT_EQ(after_envelope("BDAT 18446744073709551615\r\nNOOP\r\n"), Codes()) << "the session keeps skipping";
   EXPECT_EQ(after_envelope("BDAT 1\r\nxBDAT 18446744073709551615\r\n"), (Codes{"250 2.0.0"}));
 }
 

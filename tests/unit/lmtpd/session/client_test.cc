@@ -172,8 +172,8 @@ TEST_F(Proxied, WhereAMessageCameFrom) {
   EXPECT_EQ(
       first.origin.name + " " + first.origin.address + " " + first.origin.helo + " " + first.origin.ident,
       "out.example.net 192.0.2.9 out 4XyZ");
-  EXPECT_EQ(first.client, "192.0.2.7") << "the one that is connected";
-  EXPECT_EQ(owner->messages.at(1).envelope->origin.ident, "") << "it was said of the message before";
+  EXPECT_EQ(first.client, "192.0.2.7") << "the connected client";
+  EXPECT_EQ(owner->messages.at(1).envelope->origin.ident, "") << "the attribute was for the previous message";
 }
 
 TEST_F(Proxied, NotWithinATransactionAndNotMalformed) {

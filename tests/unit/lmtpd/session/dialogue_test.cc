@@ -211,7 +211,7 @@ TEST_F(Dialogue, LongLines) {
   EXPECT_EQ(replies(longest + "NOOP\r\n"), (Codes{"250 2.0.0", "250 2.0.0"}));
   EXPECT_EQ(replies("N" + longest + "NOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}));
   EXPECT_EQ(replies("NOOP " + std::string(9000, 'x') + "\r\nNOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}))
-      << "one reply, however long";
+      << "one reply, whatever the length";
 }
 
 // A message ends at CRLF.CRLF only: text in it that looks like commands is data (smuggling).
@@ -287,10 +287,10 @@ TEST_F(Dialogue, AddressesBeyondAscii) {
       << "as it was sent";
   EXPECT_EQ(envelope.recipients.at(0).local_part, "\xc3\xa4");
   EXPECT_EQ(envelope.recipients.at(0).detail, "\xc3\xb6");
-  EXPECT_EQ(envelope.recipients.at(0).domain, "xn--bcher-kva.example") << "one form, however it was written";
+  EXPECT_EQ(envelope.recipients.at(0).domain, "xn--bcher-kva.example") << "one form, whatever the spelling";
   EXPECT_FALSE(owner->messages.at(1).envelope->smtputf8);
   EXPECT_EQ(owner->messages.at(2).envelope->from, "\xe4@d")
-      << "also without SMTPUTF8, and where it is no UTF-8";
+      << "also without SMTPUTF8, and if it is not UTF-8";
   EXPECT_EQ(owner->messages.at(2).envelope->recipients.at(0).local_part, "\xc3\xa4");
 }
 

@@ -143,7 +143,7 @@ TEST(EventOrder, RepliesAreBoundedUntilTheyAreTaken) {
     sent += more;
     if (!s.holds_back()) break;
     EXPECT_FALSE(s.wants_input());
-    EXPECT_TRUE(take(s).empty()) << "it waits to be told";
+    EXPECT_TRUE(take(s).empty()) << "the session waits for the owner";
     s.replies_sent();
   }
   EXPECT_GT(rounds, 10u);
@@ -203,7 +203,7 @@ TEST(EventOrder, RecipientsAreCharged) {
     EXPECT_LE(budget.used(), 4096u);
     std::uint64_t full = budget.used();
     owner.whole("RCPT TO:<a@d>\r\n");
-    EXPECT_EQ(budget.used(), full) << "one that is refused costs nothing";
+    EXPECT_EQ(budget.used(), full) << "a refused message costs nothing";
     owner.whole("RSET\r\n");
     EXPECT_EQ(budget.used(), 0u);
     owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nx\r\n.\r\n");
@@ -225,7 +225,7 @@ TEST(EventOrder, RepliesFollowTheRecipientsWhoeverIsDoneFirst) {
   owner.whole("DATA\r\nx\r\n.\r\n");
   ASSERT_EQ(owner.messages.size(), 1u);
   owner.finish(1, later);
-  EXPECT_EQ(owner.codes().back(), "354") << "the first recipient's reply comes first";
+  EXPECT_EQ(owner.codes().back(), "354") << "the replies are in the order of the recipients";
   owner.finish(0, ok);
   Codes codes = owner.codes();
   EXPECT_EQ(Codes(codes.end() - 2, codes.end()), (Codes{"250 2.0.0", "451 4.3.0"}));
@@ -289,10 +289,10 @@ TEST(EventOrder, AMessageThatTakesTooLong) {
   owner.whole("LHLO c\r\n");
   owner.session().transaction_timeout();
   owner.carry_out();
-  EXPECT_FALSE(owner.session().closed()) << "there is none";
+  EXPECT_FALSE(owner.session().closed()) << "there is no message";
   EXPECT_EQ(owner.session().transaction(), 0u);
   owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\nMAIL FROM:<a@d>\r\n");
-  EXPECT_EQ(owner.session().transaction(), 2u) << "each is another one";
+  EXPECT_EQ(owner.session().transaction(), 2u) << "each is a different message";
   owner.whole("RCPT TO:<b@d>\r\nDATA\r\nSubject: x\r\n");
   owner.session().transaction_timeout();
   owner.carry_out();
@@ -345,7 +345,7 @@ TEST(EventOrder, BodyBytesAreNotCopiedAfterKeptInputIsUsedUp) {
   }
   owner.whole("\r\n.\r\n");
   ASSERT_EQ(owner.messages.size(), 1u);
-  EXPECT_EQ(owner.messages[0].text, "begins ahead, \r\n") << "what was taken above went elsewhere";
+  EXPECT_EQ(owner.messages[0].text, "begins ahead, \r\n") << "the bytes above were counted elsewhere";
 }
 
 TEST(EventOrder, ShutdownWhileIdleOrReceiving) {
@@ -387,7 +387,7 @@ TEST(EventOrder, ShutdownDuringALookUpEndsWithItsAnswer) {
   if (!owner.session().closed()) owner.answer_lookup();
   EXPECT_EQ(owner.codes().back(), "421 4.3.2");
   EXPECT_TRUE(owner.session().closed());
-  EXPECT_TRUE(owner.lookups.empty()) << "nothing more is asked";
+  EXPECT_TRUE(owner.lookups.empty()) << "no further question is asked";
 }
 
 TEST(EventOrder, DrainLeavesAtOnceWhereNoTransactionIsOpen) {

@@ -82,7 +82,7 @@ class Owner {
   Session& session() { return *session_; }
 
   void receive(std::string_view bytes) {
-    ASSERT_TRUE(session_->closed() || session_->wants_input()) << "the session wanted nothing more";
+    ASSERT_TRUE(session_->closed() || session_->wants_input()) << "the session wanted no more input";
     session_->receive(as_bytes(bytes));
     carry_out();
   }
@@ -137,7 +137,7 @@ class Owner {
       session_->take_actions(actions_);
       std::shared_ptr<const Envelope> to_deliver;
       for (Action& action : actions_) {
-        EXPECT_TRUE(!to_deliver) << "nothing comes behind a message that is to be delivered";
+        EXPECT_TRUE(!to_deliver) << "no action may follow a message for delivery";
         std::visit(Visitor{[&](SendBytes& send) {
                              EXPECT_FALSE(send.bytes.empty());
                              sent += send.bytes;

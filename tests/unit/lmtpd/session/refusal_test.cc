@@ -106,7 +106,7 @@ TEST_F(Refusals, OneTransactionHasNoMoreOfThemThanRecipients) {
   auto owner = run(hello + mail + recipients(4) + recipients(1, "ann"));
   EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "550 5.1.1", "550 5.1.1",
                                    "452 4.5.3", "452 4.5.3"}));
-  EXPECT_EQ(owner->all_lookups.size(), 3u) << "nobody is looked up beyond";
+  EXPECT_EQ(owner->all_lookups.size(), 3u) << "further recipients are not looked up";
 }
 
 // A client with PIPELINING did not know that the sender was refused. It sends at most as many recipients as a

@@ -95,7 +95,7 @@ TEST_F(CacheTest, ThatThereIsNobodyIsKeptForLess) {
   EXPECT_EQ(find("eve"), "nobody");
   break_down();
   pass(5s);
-  EXPECT_EQ(find("eve"), "error") << "it was there before, and that is over";
+  EXPECT_EQ(find("eve"), "error") << "the older answer no longer counts";
 }
 
 TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
@@ -104,7 +104,7 @@ TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
   EXPECT_EQ(find("ann"), "ann");
   EXPECT_EQ(find("bob"), "error");
   pass(5s);
-  EXPECT_EQ(find("eve"), "error") << "never: there is nobody";
+  EXPECT_EQ(find("eve"), "error") << "a negative answer is never served stale";
   EXPECT_FALSE(is_old("ann"));
   pass(3594s);
   EXPECT_EQ(find("ann"), "ann");
@@ -120,15 +120,15 @@ TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
 
 TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
   begin_outage();
-  EXPECT_EQ(now("ann"), "ann") << "nobody waits again for what has just failed";
+  EXPECT_EQ(now("ann"), "ann") << "no caller waits again right after a failure";
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ask("ann"), "ann");
   EXPECT_EQ(asked(), 0u);
   pass(1s);
   EXPECT_EQ(now("ann"), "-") << "the first caller asks";
   EXPECT_EQ(now("ann"), "ann") << "the second caller does not";
   EXPECT_EQ(find("ann"), "ann");
-  EXPECT_EQ(asked(), 1u) << "it asks, and has the answer of before";
-  EXPECT_EQ(ask("bob"), "error") << "who is not known waits";
+  EXPECT_EQ(asked(), 1u) << "the source is asked, and the cached answer is used";
+  EXPECT_EQ(ask("bob"), "error") << "an unknown user's look-up waits";
   EXPECT_EQ(asked(), 1u);
   pass(1s);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ask("ann"), "ann");
@@ -151,7 +151,7 @@ TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
     std::thread([&] {
       pass(1h - 62s);  // the look-up takes long, but ann is not too old
       EXPECT_EQ(now("ann"), "ann");
-      EXPECT_EQ(find("ann"), "ann") << "one asks, and it has not ended";
+      EXPECT_EQ(find("ann"), "ann") << "one look-up is in flight";
     }).join();
   };
   EXPECT_EQ(find("ann"), "ann");
@@ -168,8 +168,8 @@ TEST_F(CacheTest, WhatIsAskedForAnewIsOldWhereThereIsNoAnswer) {
   EXPECT_FALSE(anew().is_old);
   break_down();
   EXPECT_TRUE(anew().is_old) << "the source was asked";
-  EXPECT_TRUE(anew().is_old) << "and was not";
-  EXPECT_FALSE(is_old("ann")) << "which is fresh for all others";
+  EXPECT_TRUE(anew().is_old) << "the source was not asked";
+  EXPECT_FALSE(is_old("ann")) << "the answer is fresh for all other callers";
 }
 
 TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
@@ -192,9 +192,9 @@ TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
   }
   EXPECT_EQ(asked(), 0u);
   pass(1s);
-  EXPECT_EQ(now("bob"), "-") << "this one asks, for those who are not known";
+  EXPECT_EQ(now("bob"), "-") << "this look-up probes the source for unknown users";
   EXPECT_EQ(now("eve"), "error");
-  EXPECT_EQ(now("ann"), "-") << "and this one for those who are";
+  EXPECT_EQ(now("ann"), "-") << "this look-up probes the source for known users";
   EXPECT_EQ(find("bob"), "error");
   EXPECT_EQ(find("ann"), "ann");
   EXPECT_EQ(asked(), 2u);
@@ -216,7 +216,7 @@ TEST_F(CacheTest, AWrongRowIsAnAnswer) {
   EXPECT_EQ(find("ann"), "error");
   EXPECT_EQ(now("ann"), "-");
   break_down();
-  EXPECT_EQ(find("ann"), "error") << "nor is it used later";
+  EXPECT_EQ(find("ann"), "error") << "the answer is not used later either";
 }
 
 // Repeated requests for one key must not stop the look-ups of other keys.
@@ -241,7 +241,7 @@ TEST_F(CacheTest, WhoIsKnownGoesOnWhileTheSourceIsNotSure) {
   table_->error = Error{Errc::conflict, "changed a moment ago"};
   EXPECT_EQ(find("ann"), "ann");
   EXPECT_EQ(find("bob"), "error");
-  EXPECT_EQ(now("ann"), "-") << "it answers";
+  EXPECT_EQ(now("ann"), "-") << "the source answers";
   table_->error.reset();
   EXPECT_EQ(ask("ann"), "ann");
   EXPECT_EQ(asked(), 4u);
@@ -280,7 +280,7 @@ TEST(EntryStore, IsBoundedAndKeepsWhatIsUsed) {
   EXPECT_GT(store.size(), 50u);
   EXPECT_FALSE(store.find(key(5000)));
   store.put(key(1), user_named(std::string(100'000, 'x')), Instant{});
-  EXPECT_FALSE(store.find(key(1))) << "larger than all of it";
+  EXPECT_FALSE(store.find(key(1))) << "larger than the whole cache";
   ASSERT_TRUE(store.find(key(0)));
   for (int i = 0; i < 10'000; ++i) store.erase(key(i));
   EXPECT_EQ(store.bytes(), 0u);

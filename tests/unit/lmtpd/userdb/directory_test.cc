@@ -109,7 +109,7 @@ TEST_F(DirectoryTest, WhatAnOldAliasLeadsToIsOld) {
   table->error = Error{Errc::unavailable, "away"};
   clock_.at = clock_.at + std::chrono::seconds(1);
   EXPECT_FALSE(is_old("bob"));
-  EXPECT_TRUE(is_old("info")) << "the alias is";
+  EXPECT_TRUE(is_old("info")) << "the alias is old";
 }
 
 TEST_F(DirectoryTest, AnAliasFromMemoryThatLeadsToNobodyIsAskedForAnew) {
@@ -125,14 +125,14 @@ TEST_F(DirectoryTest, AnAliasFromMemoryThatLeadsToNobodyIsAskedForAnew) {
   clock_.at = clock_.at + std::chrono::seconds(1);  // ann is looked up again, and info is still cached
   table->rows.erase("ann@example.org");
   table->rows["info@example.org"] = Alias{"bob@example.org"};
-  EXPECT_FALSE(directory->lookup_now(info)) << "it has to be asked for";
+  EXPECT_FALSE(directory->lookup_now(info)) << "the source has to be asked";
   auto found = directory->lookup(info);
   ASSERT_TRUE(found.value());
   EXPECT_EQ((*found)->user.name, "bob@example.org");
   table->rows["info@example.org"] = Alias{"nobody@example.org"};
   clock_.at = clock_.at + std::chrono::seconds(60);
   EXPECT_FALSE(directory->lookup(info).value());
-  EXPECT_FALSE(directory->lookup(info).value()) << "and that is an answer, also a second time";
+  EXPECT_FALSE(directory->lookup(info).value()) << "no user is a valid answer, also the second time";
 }
 
 // One change renames a user and gives the alias another target.
@@ -146,7 +146,8 @@ TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
   clock_.at = clock_.at + std::chrono::seconds(60);
   UserKey target{"ann", "example.org"};
   table->rows.erase(target.address());
-  ASSERT_FALSE(*directory->lookup({target.local_part, "", target.domain})) << "nobody, and that is fresh";
+  ASSERT_FALSE(*directory->lookup({target.local_part, "", target.domain}))
+      << "no such user, with a fresh answer";
   table->error = Error{Errc::unavailable, "locked"};
   auto found = info();
   ASSERT_FALSE(found);
@@ -154,7 +155,7 @@ TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
       << found.error().message;
   table->error.reset();
   clock_.at = clock_.at + std::chrono::seconds(1);
-  EXPECT_FALSE(info().value()) << "now it is an answer";
+  EXPECT_FALSE(info().value()) << "now no user is a valid answer";
 }
 
 TEST_F(DirectoryTest, ALoopIsAnError) {
@@ -174,14 +175,14 @@ TEST_F(DirectoryTest, ALoopIsAnError) {
 
 TEST_F(DirectoryTest, TheCatchAllComesLast) {
   alias("@example.org", "bob@example.org");
-  EXPECT_EQ(find("eve"), "nobody") << "it is not asked for";
+  EXPECT_EQ(find("eve"), "nobody") << "the source is not asked";
   config_.catch_all = true;
   EXPECT_EQ(find("eve", "x"), "bob@example.org x");
   EXPECT_EQ(find("ann"), "ann@example.org ");
   EXPECT_EQ(find("eve", "", "example.com"), "nobody");
   EXPECT_EQ(find("eve", "", ""), "nobody");
   EXPECT_EQ(asked_, std::vector<std::string>{"eve"});
-  EXPECT_EQ(find("gone"), "bob@example.org ") << "an alias that leads to nobody leads there too";
+  EXPECT_EQ(find("gone"), "bob@example.org ") << "an alias without a user leads to the catch-all too";
   alias("@example.org", "nobody@example.org");
   EXPECT_NE(find("eve").find("a loop"), std::string::npos);
 }
@@ -190,7 +191,7 @@ TEST_F(DirectoryTest, AnErrorOnTheWayIsTheAnswer) {
   table_.error = Error{Errc::unavailable, "away"};
   config_.detail_first = config_.catch_all = true;
   EXPECT_EQ(find("ann", "x"), "error: away");
-  EXPECT_EQ(asked_.size(), 1u) << "what was not seen may be there";
+  EXPECT_EQ(asked_.size(), 1u) << "an unknown row may exist";
 }
 
 TEST_F(DirectoryTest, SaysHowItCameToItsAnswer) {
@@ -213,7 +214,7 @@ TEST_F(DirectoryTest, WhatIsCachedIsAtHand) {
   auto found = directory->lookup_now(request);
   ASSERT_TRUE(found && *found && **found);
   EXPECT_EQ((**found)->user.name, "ann@example.org");
-  EXPECT_FALSE(directory->lookup_now({"sales", "", "example.org"})) << "a part of the way is not enough";
+  EXPECT_FALSE(directory->lookup_now({"sales", "", "example.org"})) << "a part of the chain is not enough";
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class PasswdFileTest : public testing::Test {
   std::string error_of(const std::string& line) {
     write(line + "\nother@example.org\n");
     auto db = open();
-    EXPECT_TRUE(user_of(db->find({"other", "example.org"}))) << "the others are there";
+    EXPECT_TRUE(user_of(db->find({"other", "example.org"}))) << "the other users exist";
     auto found = db->find({"ann", "example.org"});
     return found ? "" : found.error().message;
   }
@@ -106,7 +106,7 @@ TEST_F(PasswdFileTest, PathsHaveOneForm) {
   EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:~/"), "/srv/ann /srv/ann");
   EXPECT_EQ(paths_of("/::userdb_mail=maildir:~//m/"), "/ /m");
   EXPECT_EQ(paths_of("/srv/./ann/.::userdb_mail=Maildir:~/./m"), "/srv/ann /srv/ann/m")
-      << "as Dovecot takes them";
+      << "as Dovecot treats them";
   EXPECT_EQ(paths_of("/srv/ann::userdb_home=/srv/%d/%n/ userdb_mail=maildir:~/m"),
             "/srv/example.org/ann /srv/example.org/ann/m");
   config_.defaults.maildir = "~";
@@ -212,7 +212,7 @@ TEST_F(PasswdFileTest, AFileThatIsBeingWrittenHidesNobody) {
   auto ann = db->find({"ann", "example.org"});
   ASSERT_FALSE(ann);
   EXPECT_EQ(ann.error().code, Errc::conflict);
-  EXPECT_TRUE(user_of(db->find({"bob", "example.org"}))) << "who is there is there";
+  EXPECT_TRUE(user_of(db->find({"bob", "example.org"}))) << "a present user is found";
   clock_.of_day.seconds += 1;
   EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
   clock_.of_day.seconds -= 1000;  // with a wrong clock, mail is not deferred without end
@@ -258,7 +258,7 @@ TEST_F(PasswdFileTest, NamesHaveOneForm) {
   auto db = open();
   EXPECT_EQ(user_of(db->find({"ann", "xn--bcher-kva.example"}))->uid, 7u);
   EXPECT_EQ(user_of(db->find({"bob", "example.org"}))->uid, 8u);
-  EXPECT_EQ(user_of(db->find({"carl", "example.org"}))->uid, 10u) << "the one that Dovecot finds";
+  EXPECT_EQ(user_of(db->find({"carl", "example.org"}))->uid, 10u) << "the user that Dovecot finds";
   EXPECT_NE(db->find({"dave", "example.org"}).error().message.find("is also in line 6"), std::string::npos);
 }
 

@@ -192,7 +192,7 @@ TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
   EXPECT_NE(maildir_of("'maildir:/srv/%d/%n' AS mail").find("expands no variables"), std::string::npos);
   EXPECT_NE(maildir_of("'/srv' AS chroot").find("chroot"), std::string::npos);
   EXPECT_EQ(maildir_of("'' AS chroot, '/x' AS namespace"), "/srv/ann/Maildir");
-  EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, 'store1' AS next_hop"), "") << "it is handed on";
+  EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, 'store1' AS next_hop"), "") << "the mail is passed on";
   EXPECT_NE(maildir_of("'mdbox:~/m' AS mail").find("expected maildir:PATH"), std::string::npos);
   EXPECT_NE(maildir_of("'maildir:~/m:LAYOUT=fs' AS userdb_mail").find("LAYOUT=fs"), std::string::npos);
 }
@@ -211,7 +211,7 @@ TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
       "SELECT 'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, '/srv/m' AS maildir, '5M' AS "
       "quota_storage_size, '7' AS quota_message_count WHERE :user <> ''";
   EXPECT_EQ(user_of(open()->find({"ann", "example.org"})).value().quota, (QuotaLimit{5u << 20, 7}))
-      << "as Dovecot 2.4 calls them";
+      << "by Dovecot 2.4's names";
   std::string columns = "'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, NULL AS maildir, NULL AS agent, ";
   EXPECT_NE(
       row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is not a size"),
@@ -282,7 +282,7 @@ TEST_F(SqliteTest, ALockedDatabaseIsAnErrorUntilItIsFree) {
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(db->find({"ann", "example.org"}).error().code, Errc::unavailable)
         << "also with a new connection";
-  EXPECT_TRUE(open_sqlite_db(config_)) << "it passes";
+  EXPECT_TRUE(open_sqlite_db(config_)) << "the error is temporary";
   sqlite3_exec(writer, "ROLLBACK", nullptr, nullptr, nullptr);
   sqlite3_close(writer);
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
@@ -294,7 +294,7 @@ TEST_F(SqliteTest, AChangedSchemaIsAnErrorAtTheNextLookUp) {
   execute(config_.path, "ALTER TABLE users RENAME TO people");
   for (int i = 0; i < 2; ++i) {
     auto found = db->find({"ann", "example.org"});
-    EXPECT_EQ(found.error().code, Errc::unavailable) << "who is known goes on";
+    EXPECT_EQ(found.error().code, Errc::unavailable) << "known users keep receiving";
     EXPECT_NE(found.error().message.find("the query is: SELECT"), std::string::npos) << found.error().message;
   }
   execute(config_.path, "ALTER TABLE people RENAME TO users");

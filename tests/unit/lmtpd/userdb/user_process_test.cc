@@ -66,7 +66,7 @@ TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
   EXPECT_NE(process->find({"throw", ""}).error().message.find("unexpectedly"), std::string::npos);
   EXPECT_NE(process->find({"long", ""}).error().message.find("too long"), std::string::npos);
   EXPECT_EQ(process->find({std::string(2000, 'x'), ""}).error().code, Errc::exhausted);
-  EXPECT_TRUE(user_of(process->find({"ann", ""}))) << "it goes on";
+  EXPECT_TRUE(user_of(process->find({"ann", ""}))) << "the process continues";
   EXPECT_NE(user_of(process->find({"pid", ""}))->name, std::to_string(::getpid()));
 }
 
@@ -121,10 +121,10 @@ TEST(UserProcess, OneThatHangsIsGivenUpAndServesAgainLater) {
   EXPECT_NE(said.find("has not answered in time"), std::string::npos) << said;
   EXPECT_NE(said.find("is busy"), std::string::npos) << said;
   pollfd wait{process->lifeline(), 0, 0};
-  EXPECT_EQ(::poll(&wait, 1, 0), 0) << "its lanes are not lost for it";
+  EXPECT_EQ(::poll(&wait, 1, 0), 0) << "its lanes are not lost";
   ASSERT_EQ(::kill(pid, SIGCONT), 0);
-  EXPECT_EQ(find("bob"), "bob") << "and no late answer";
-  EXPECT_EQ(find("eve"), "eve") << "nor on the other lane";
+  EXPECT_EQ(find("bob"), "bob") << "not a late answer";
+  EXPECT_EQ(find("eve"), "eve") << "not on the other lane either";
 }
 
 TEST(UserProcess, ItEndsWithWhoAsks) {

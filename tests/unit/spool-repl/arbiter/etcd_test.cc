@@ -107,7 +107,7 @@ TEST_F(EtcdTest, ComparesAndSwaps) {
 
   etcd.value.reset();
   a = s->perform(swap(two, three));
-  EXPECT_EQ(a.outcome, Outcome::refused) << "somebody has deleted the key";
+  EXPECT_EQ(a.outcome, Outcome::refused) << "the key was deleted";
   EXPECT_EQ(a.current, std::nullopt);
 }
 
@@ -176,7 +176,7 @@ TEST_F(EtcdTest, ASilentEndpointLeavesTimeForTheOthers) {
   EpochValue one = value(1);
   EXPECT_EQ(s->perform(swap(std::nullopt, one)).outcome, Outcome::granted);
   EXPECT_EQ(s->perform(read()).current, one);
-  EXPECT_EQ(silent.seen().size(), 1u) << "the one that answered is asked first";
+  EXPECT_EQ(silent.seen().size(), 1u) << "the endpoint that answered is asked first";
   EXPECT_EQ(server.seen().size(), 2u);
 }
 
@@ -363,7 +363,7 @@ TEST_F(EtcdTest, ATokenThatIsNeverGoodEnoughEndsTheTry) {
   set.user = "spool";
   set.password_file = write("password", "x");
   EXPECT_TRUE(unknown(store(set)->perform(read()), "invalid auth token"));
-  EXPECT_EQ(server.seen().size(), 2u) << "a token that is new is not renewed";
+  EXPECT_EQ(server.seen().size(), 2u) << "a new token is not renewed";
 }
 
 // Some versions of the gateway close the connection if the token is stale.
@@ -489,7 +489,7 @@ TEST(Endpoints, OneFormForAllWaysToWriteOne) {
     EXPECT_EQ(normal_endpoint(c.written), c.normal) << c.written;
   EXPECT_EQ(normal_prefix("/twinloft/"), "/twinloft");
   EXPECT_EQ(normal_prefix("/twinloft"), "/twinloft");
-  EXPECT_NE(normal_prefix("/twinloft//"), normal_prefix("/twinloft/")) << "etcd's key is another one";
+  EXPECT_NE(normal_prefix("/twinloft//"), normal_prefix("/twinloft/")) << "etcd has another key";
 }
 
 }  // namespace

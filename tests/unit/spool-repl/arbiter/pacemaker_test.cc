@@ -175,7 +175,7 @@ TEST_F(PacemakerTest, APatchThatIsNotTaken) {
   cluster.lost_patches = 9;
   EXPECT_TRUE(unknown(store->perform(swap(std::nullopt, value(1, 1))),
                       "cibadmin --patch: exit 1: Call failed: Operation not permitted"));
-  EXPECT_EQ(cluster.patches, 1) << "not again and again";
+  EXPECT_EQ(cluster.patches, 1) << "not repeatedly";
 }
 
 TEST_F(PacemakerTest, NothingWithoutQuorumFencingAndMembership) {
@@ -217,7 +217,7 @@ TEST_F(PacemakerTest, AMemberOfThisPartitionMayBeDropped) {
   EpochValue one = value(1, 1), alone = value(2, 1, set_of(1));
   cluster.value = encode_value(volume, one);
   EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s, in case the cluster has lost the node"));
-  EXPECT_EQ(cluster.value, encode_value(volume, alone)) << "written, and not relied on yet";
+  EXPECT_EQ(cluster.value, encode_value(volume, alone)) << "the value is written, but not granted yet";
   clock.t = clock.t + std::chrono::milliseconds(9'999);
   EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s"));
   clock.t = clock.t + std::chrono::milliseconds(1);
@@ -237,7 +237,7 @@ TEST_F(PacemakerTest, ANodeThatTurnsOutToBeLostMustBeFencedFirst) {
   EXPECT_TRUE(unknown(store->perform(swap(one, alone)),
                       "replica 1 (n1): its node is neither a member of this partition nor known to be down"));
   cluster.nodes = first_fenced;
-  EXPECT_EQ(store->perform(swap(one, alone)).outcome, Outcome::granted) << "nothing to wait for any more";
+  EXPECT_EQ(store->perform(swap(one, alone)).outcome, Outcome::granted) << "no wait is needed any more";
 }
 
 TEST_F(PacemakerTest, EvidenceAboutTheWrongNodeIsNone) {

@@ -317,7 +317,7 @@ TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
     while (!done) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
     crowd.join();
     ASSERT_EQ(::send(root.get(), "status\n", 7, MSG_NOSIGNAL), 7);
-    EXPECT_EQ(hear_until_closed(root), "you said status\nend ok\n") << "others have taken root's place";
+    EXPECT_EQ(hear_until_closed(root), "you said status\nend ok\n") << "other users have taken root's place";
   }
   commands.clear();
   {
@@ -379,7 +379,7 @@ TEST_F(ControlTest, AFileThatIsNoSocketIsNeverRemoved) {
   auto started = server.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find(path), std::string::npos);
-  EXPECT_EQ(started.error().code, Errc::conflict) << "it does not pass by waiting";
+  EXPECT_EQ(started.error().code, Errc::conflict) << "waiting does not help";
   std::ifstream file(path);
   std::string text;
   file >> text;
@@ -392,7 +392,7 @@ TEST_F(ControlTest, TheSocketIsForOwnerAndGroup) {
   ASSERT_EQ(::stat(path.c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777, 0660u);
   server.reset();
-  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "gone with the server";
+  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "removed with the server";
 }
 
 TEST_F(ControlTest, PathsTooLong) {

@@ -171,7 +171,7 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   node(1).held = [](Disk kind) { return kind == Disk::superblock; };
   connect(1, 2);
   exchange();
-  ASSERT_EQ(node(1).pending(Disk::superblock), 1u) << "of a cut";
+  ASSERT_EQ(node(1).pending(Disk::superblock), 1u) << "the superblock of a cut";
   disconnect(1, 2);
   std::size_t asked = node(1).arbiter_requests.size();
   node(1).step(Promote{77, false});
@@ -261,7 +261,7 @@ TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   disconnect(1, 2);
   disconnect(1, 3);
   exchange();
-  EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set counts, and not who is here";
+  EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set decides, not the connected replicas";
 }
 
 // No member is removed below min_in_sync, so the primary has no other reason to ask the arbiter.
@@ -329,9 +329,9 @@ TEST_F(ArbiterRolesTest, ALossIsSettledThoughTheArbiterIsAway) {
   ASSERT_TRUE(promote_with_arbiter(1, true, true).ok);
   connect(1, 2);
   exchange();
-  ASSERT_TRUE(node(1).arbiter_requests.back().read) << "whether it still counts";
+  ASSERT_TRUE(node(1).arbiter_requests.back().read) << "asks whether its grant still counts";
   answer(1, Outcome::granted, value);
-  ASSERT_FALSE(node(1).arbiter_requests.back().read) << "an epoch above that of the peer";
+  ASSERT_FALSE(node(1).arbiter_requests.back().read) << "asks for an epoch above that of the peer";
   answer(1, Outcome::unknown);
   node(1).held = nullptr;
   exchange();
@@ -424,7 +424,7 @@ TEST_F(RolledBackTest, WhoKnowsOfANewerEpochNeedsEveryMember) {
   connect(1, 2);
   exchange();
   answer_all(1);
-  ASSERT_EQ(value->in_sync, set_of(1) | set_of(2)) << "it has joined again";
+  ASSERT_EQ(value->in_sync, set_of(1) | set_of(2)) << "replica 2 is a member again";
   disconnect(1, 2);
   value = old;
   CommandDone refused = promote_with_arbiter(2);

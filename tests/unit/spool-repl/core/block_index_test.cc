@@ -37,7 +37,7 @@ void compare(const BlockIndex& index, const Model& model, const Arena& arena) {
   }
   ASSERT_EQ(index.data_blocks(), data);
   ASSERT_EQ(index.empty(), !any);
-  ASSERT_EQ(arena.used(), data) << "each entry holds its slot and nothing else does";
+  ASSERT_EQ(arena.used(), data) << "each entry holds its slot, and no other entry does";
 }
 
 // zeros_within() of any range agrees with find() for each block.
@@ -129,14 +129,14 @@ TEST(BlockIndexTest, AWatchedBlockTellsWhetherItWasPutSince) {
   for (std::uint64_t b : {3u, 7u, 9u, 20u}) index.watch(Lba{b});
   index.put_data(Lba{7}, slot, 1);
   index.erase_data_if(Lba{7}, 1);
-  EXPECT_TRUE(index.touched(Lba{7})) << "also when it is gone again";
+  EXPECT_TRUE(index.touched(Lba{7})) << "also after it was removed";
   index.put_zeros(Lba{8}, 2, 2);
   EXPECT_TRUE(index.touched(Lba{9}));
   EXPECT_FALSE(index.touched(Lba{3}) || index.touched(Lba{20}) || index.touched(Lba{8}));
   index.unwatch(Lba{7});
   EXPECT_FALSE(index.touched(Lba{7}));
   index.watch(Lba{9});
-  EXPECT_FALSE(index.touched(Lba{9})) << "counted anew";
+  EXPECT_FALSE(index.touched(Lba{9})) << "counted again";
   index.clear();
   EXPECT_TRUE(index.touched(Lba{3}) && index.touched(Lba{9}) && index.touched(Lba{20}));
   arena.unref(slot);

@@ -63,7 +63,7 @@ TEST_F(ClientIoTest, AWriteIsAnsweredAtOnceAndAFlushWhenItsRecordIsAcknowledged)
   io->seal_if_due();
   ASSERT_EQ(out().journal_writes.size(), 1u);
   io->answer_flushes();
-  EXPECT_FALSE(result(flush)) << "the record is nowhere durable";
+  EXPECT_FALSE(result(flush)) << "the record is durable on no replica";
   parts->make_durable();
   io->commit(log().end());
   io->acknowledge(log().end());
@@ -149,10 +149,10 @@ TEST_F(ClientIoTest, AReadThatFailsWaitsForARepairAndFailsWithIt) {
   end_home_reads(EIO);
   EXPECT_FALSE(result(id));
   EXPECT_EQ(io->waiting_requests(), 1u);
-  EXPECT_FALSE(io->on_repaired({99, true})) << "nobody waits for that";
+  EXPECT_FALSE(io->on_repaired({99, true})) << "no request waits for it";
   EXPECT_TRUE(io->on_repaired({1, true}));
   io->retry_stalled();
-  ASSERT_EQ(out().home_reads.size(), 1u) << "tried again from the beginning";
+  ASSERT_EQ(out().home_reads.size(), 1u) << "repeated from the beginning";
   end_home_reads(EIO);
   EXPECT_TRUE(io->on_repaired({2, false}));
   EXPECT_EQ(result(id), EIO);
@@ -190,7 +190,7 @@ TEST_F(ClientIoTest, ARecordWithoutDataDoesNotTakeTheSerialOfTheOpenBatch) {
   write(3, 1);
   EXPECT_EQ(io->serial_without_data(), io->serial_without_data());
   std::uint64_t flush = submit(ClientOp::flush);
-  EXPECT_FALSE(result(flush)) << "the batch is still to be sealed";
+  EXPECT_FALSE(result(flush)) << "the batch is not sealed yet";
 }
 
 TEST_F(ClientIoTest, AFlushOfASuspensionDoesNotTellHowLongFlushesTake) {
@@ -203,7 +203,7 @@ TEST_F(ClientIoTest, AFlushOfASuspensionDoesNotTellHowLongFlushesTake) {
   EXPECT_TRUE(io->waiting().asked);
   parts->volume.now = parts->volume.now + Duration(1);
   submit(ClientOp::flush);
-  EXPECT_FALSE(oldest_flush()) << "the oldest one decides";
+  EXPECT_FALSE(oldest_flush()) << "the oldest request decides";
 }
 
 TEST_F(ClientIoTest, RequestsBeyondTheVolumeAreRefused) {

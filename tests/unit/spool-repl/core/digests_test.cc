@@ -113,7 +113,7 @@ TEST_F(DigestsTest, WhatIsWrongIsNotSpread) {
   EXPECT_TRUE(all(1, 3));
   put_wrong(1, 8), put_wrong(2, 8), put_wrong(3, 8);
   id = read(1, 8, 1);
-  EXPECT_EQ(node(1).done.at(id), EIO) << "nobody has";
+  EXPECT_EQ(node(1).done.at(id), EIO) << "no replica has it";
 }
 
 // A checkpoint writes the block during the read. The read may return the old content, which is not damage.
@@ -264,7 +264,8 @@ TEST_F(DigestsTest, AnAcceptedLossForgetsThem) {
   node(1).step(Promote{9, true, true});
   exchange();
   ASSERT_TRUE(node(1).commands.back().ok) << node(1).commands.back().text;
-  EXPECT_EQ(on_disk(1)[5], digest_unknown) << "a crash now, and the superblock says that all is well";
+  EXPECT_EQ(on_disk(1)[5], digest_unknown)
+      << "the superblock already says Consistent, so the digests must be unknown on the disk";
   put_wrong(1, 5);
   auto id = read(1, 5, 1);
   EXPECT_EQ(node(1).done.at(id), 0);

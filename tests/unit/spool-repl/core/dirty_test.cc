@@ -39,7 +39,7 @@ TEST_F(DirtyTest, MarksAcrossWordsAndPages) {
   m.mark(Lba{bitmap_page_blocks - 3}, 2);
   EXPECT_EQ(m.count(), 70u) << "counted once";
   EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 2u);
-  EXPECT_EQ(out.size(), 1u) << "neighbours go out together";
+  EXPECT_EQ(out.size(), 1u) << "adjacent pages are written together";
   EXPECT_EQ(out[0].offset, sb.bitmap_offset + sb.bitmap_bytes);
   EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 0u);
 }
@@ -51,7 +51,7 @@ TEST_F(DirtyTest, AClearedPageIsWrittenOnlyAfterSince) {
   m.covered(epoch(1), {Lsn{9}, {}}, true);
   EXPECT_EQ(m.count(), 0u);
   EXPECT_EQ(m.slot().since.lsn, Lsn{9});
-  EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 0u) << "the disk has a mark too many, which does no harm";
+  EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 0u) << "an extra mark on the disk is harmless";
   EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 1u);
   EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u);
 }
@@ -70,7 +70,7 @@ TEST_F(DirtyTest, CoveredInPartKeepsTheMarks) {
   EXPECT_EQ(m.count(), 1u);
   EXPECT_EQ(m.slot().since.lsn, Lsn{9});
   m.covered(epoch(1), {Lsn{7}, {}}, true);
-  EXPECT_EQ(m.slot().since.lsn, Lsn{9}) << "never back";
+  EXPECT_EQ(m.slot().since.lsn, Lsn{9}) << "never backwards";
   EXPECT_EQ(m.count(), 1u);
 }
 
@@ -86,11 +86,11 @@ TEST_F(DirtyTest, AfterAPartingOnlyWhatCameLaterStaysMarked) {
   ASSERT_TRUE(decode_bitmap_page(ByteSpan(out[0].bytes), sb.volume, 1, 0, words));
   EXPECT_EQ(words[0], 0b1'1010'0000u);
   m.since_is_durable(Lsn{8});
-  EXPECT_EQ(m.count(), 3u) << "a superblock from before the parting";
+  EXPECT_EQ(m.count(), 3u) << "a superblock from before the split";
   m.since_is_durable(Lsn{9});
   EXPECT_EQ(m.count(), 2u);
   EXPECT_EQ(m.words()[0], 0b1'1000'0000u);
-  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 1u) << "the disk has a mark too many";
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 1u) << "the disk has an extra mark";
   m.since_is_durable(Lsn{12});
   EXPECT_EQ(m.count(), 2u) << "once is enough";
 }
@@ -110,12 +110,12 @@ TEST_F(DirtyTest, APartingThatIsMadeUpForLeavesNothingBehind) {
 TEST_F(DirtyTest, AnUnknownOneIsKnownOnceNothingIsMissing) {
   DirtyMap m({3, false, {}, {}}, 0, sb.volume_blocks, {});
   m.mark(Lba{5}, 1);
-  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u) << "the bitmap means nothing yet";
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u) << "the bitmap is not valid yet";
   m.covered(epoch(1), {Lsn{9}, {}}, false);
   EXPECT_FALSE(m.slot().known);
   m.covered(epoch(1), {Lsn{12}, {}}, true);
   EXPECT_TRUE(m.slot().known);
-  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 3u) << "whatever a former user of the slot has left";
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 3u) << "whatever the previous user of the slot has left";
 }
 
 TEST_F(DirtyTest, ASlotThatIsNotInUseMarksNothing) {

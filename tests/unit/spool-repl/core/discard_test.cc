@@ -119,7 +119,7 @@ TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   node(loser).held = [](Disk kind) { return kind == Disk::home_write; };
   node(loser).step(CheckpointNow{});
   exchange();
-  ASSERT_GT(node(loser).pending(Disk::home_write), 0u) << "the superblock says what is committed";
+  ASSERT_GT(node(loser).pending(Disk::home_write), 0u) << "the superblock has the commit LSN";
   std::fill_n(node(loser).data.begin() + 8 * block_size, block_size, std::byte{0x88});
   auto sb = decode_superblock({node(loser).journal.data(), block_size});
   ASSERT_TRUE(sb);
@@ -136,13 +136,13 @@ TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   meet_again();
   expect_filled();
   EXPECT_GE(status(node(loser)).home_blocks_written - before, ShellOptions().volume_blocks)
-      << "and with it all that is equal: nothing tells them apart";
+      << "and all equal blocks, because they cannot be distinguished";
 }
 
 TEST_F(DiscardTest, TheLoserIsFilledFromTheWinner) {
   part_and_meet();
   discard();
-  EXPECT_TRUE(node(loser).commands.empty()) << "waits for the winner";
+  EXPECT_TRUE(node(loser).commands.empty()) << "the command waits for the winner";
   EXPECT_EQ(status(node(loser)).discards_for, winner);
   EXPECT_EQ(status(node(loser)).last, last);
   meet_again();
@@ -164,7 +164,7 @@ TEST_F(DiscardTest, TheWholeJournalIsArchivedFirst) {
   node(loser).held = [](Disk kind) { return kind == Disk::archive; };
   meet_again();
   EXPECT_EQ(node(loser).pending(Disk::archive), 1u);
-  EXPECT_EQ(status(node(loser)).last, last) << "nothing is given up before it is archived";
+  EXPECT_EQ(status(node(loser)).last, last) << "no record is discarded before it is archived";
   node(loser).held = nullptr;
   exchange();
   EXPECT_EQ(node(loser).archived.size(), used);
@@ -248,7 +248,7 @@ TEST_F(DiscardTest, ItIsRefusedWhereNothingSpeaksForIt) {
   meet();
   node(loser).commands.clear();
   discard();
-  EXPECT_FALSE(promote(loser, true)->ok) << "meanwhile it is not promoted";
+  EXPECT_FALSE(promote(loser, true)->ok) << "it is not promoted meanwhile";
   node(loser).commands.clear();
   discard();
   expect_answer(false, "already");
@@ -279,7 +279,7 @@ TEST_F(DiscardTest, ACrashLeavesASplitBrainOrAReplicaThatIsFilled) {
   std::copy(second.begin(), second.end(), node(loser).journal.begin() + superblock_offset[1]);
   restart_loser();
   EXPECT_TRUE(status(node(loser)).inconsistent);
-  EXPECT_FALSE(promote(loser, true)->ok) << "there is nothing that it could be primary of";
+  EXPECT_FALSE(promote(loser, true)->ok) << "it has no content to be primary of";
   node(winner).held = nullptr;
   meet();
   expect_filled();

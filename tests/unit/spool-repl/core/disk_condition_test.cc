@@ -80,7 +80,7 @@ TEST(DiskConditionTest, WhatIsMissingGrowsOnly) {
 
   DiskCondition target(syncing);
   target.note_refill(Lsn{25}, two, two);
-  EXPECT_EQ(target.stored(), syncing) << "the resync brings it";
+  EXPECT_EQ(target.stored(), syncing) << "the resync supplies it";
 }
 
 // If the replica crashes before the promotion is known to all, the next start detects the loss again.

@@ -120,8 +120,7 @@ TEST_F(Failure, TheTailStaysWhereASyncFailed) {
   shell.settle();
   fail_once(Disk::home_sync);
   provoke();
-  EXPECT_EQ(shell.core->status().tail, Lsn{1})
-      << "only the epoch's record is known to need nothing in the data area";
+  EXPECT_EQ(shell.core->status().tail, Lsn{1}) << "only the epoch's record has no blocks for the data area";
   EXPECT_GT(shell.core->status().commit, Lsn{1});
 }
 
@@ -135,7 +134,7 @@ TEST_F(Failure, AFailedReadIsAnErrorOfThatRequestAlone) {
   shell.settle();
   EXPECT_EQ(shell.done.at(aligned), EIO);
   EXPECT_EQ(shell.done.at(unaligned), EIO);
-  EXPECT_EQ(shell.done.at(part), EIO) << "the rest of its block is not known";
+  EXPECT_EQ(shell.done.at(part), EIO) << "the rest of its block is unknown";
   shell.fault = nullptr;
   EXPECT_FALSE(shell.core->status().failed);
   auto write = shell.submit(ClientOp::write, 0, block_size, in.data());
@@ -161,7 +160,7 @@ TEST(FailedDevice, ADemotionOfAFailedDeviceIsAnswered) {
       << shell.commands[0].text;
   EXPECT_EQ(shell.core->status().role, Role::primary);
   shell.step(Demote{8});
-  ASSERT_EQ(shell.commands.size(), 2u) << "asked again, it is answered at once";
+  ASSERT_EQ(shell.commands.size(), 2u) << "a repeated request is answered at once";
   EXPECT_FALSE(shell.commands[1].ok);
 }
 

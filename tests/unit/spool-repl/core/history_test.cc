@@ -299,15 +299,13 @@ TEST(HaveParted, OnlyWhereNeitherCouldGiveWay) {
   EpochEntry one = entry(1, 1, 12), ours = entry(2, 2, 2), theirs = entry(3, 1, 1);
   EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, theirs})));
   EXPECT_FALSE(have_parted(here({one, ours}, true), 1, says({one, theirs}))) << "one arbiter grants all";
-  EXPECT_FALSE(have_parted(here({one, entry(2, 2, 12)}), 1, says({one, theirs})))
-      << "replica 1 is counted here";
-  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 12)})))
-      << "replica 2 is counted there";
+  EXPECT_FALSE(have_parted(here({one, entry(2, 2, 12)}), 1, says({one, theirs}))) << "replica 1 counts here";
+  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 12)}))) << "replica 2 counts there";
   EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, ours, theirs})))
-      << "the epoch of this one is there";
-  EXPECT_FALSE(have_parted(here({ours}), 1, says({theirs}))) << "the tables do not tell what is common";
+      << "the epoch of this replica is there";
+  EXPECT_FALSE(have_parted(here({ours}), 1, says({theirs}))) << "the tables do not show the common part";
   EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, 0, 2)})))
-      << "granted in view of this history";
+      << "granted with knowledge of this history";
   EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force, 2)}))) << "by force";
 }
 
@@ -505,7 +503,7 @@ TEST(HistoryHolds, WithinAnEpochsReach) {
   EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(4), Lsn{30}));
   EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(4), Lsn{31})) << "beyond the end";
   EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(2), Lsn{5})) << "the table does not reach back so far";
-  EXPECT_TRUE(history_holds(table, Lsn{30}, Epoch{}, Lsn{0})) << "everything begins with nothing";
+  EXPECT_TRUE(history_holds(table, Lsn{30}, Epoch{}, Lsn{0})) << "every history begins empty";
 }
 
 TEST(CommonHistory, EndsWhereEitherGoesItsOwnWay) {

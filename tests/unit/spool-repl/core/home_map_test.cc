@@ -79,7 +79,7 @@ TEST_F(HomeMapTest, AVolumeStoresAndReadsThroughItsMap) {
   EXPECT_EQ(odd.front(), std::byte{9});
   EXPECT_EQ(odd[block_size], std::byte{10});
   EXPECT_EQ(odd.back(), std::byte{11});
-  EXPECT_EQ(status(node(1)).wrong_blocks, 0u) << "each block is what its digest says";
+  EXPECT_EQ(status(node(1)).wrong_blocks, 0u) << "each block agrees with its digest";
 }
 
 TEST_F(HomeMapTest, APartOfABlockIsFilledUpFromItsHome) {

@@ -92,7 +92,7 @@ TEST_F(LoadTest, AnotherCrashBeforeItIsHomeLosesNothing) {
   write(4, 1, 2);
   shell.restart();
   EXPECT_EQ((std::vector{read(3), read(4), read(5)}), (std::vector{1, 2, 1}));
-  EXPECT_EQ(shell.core->status().tail, Lsn{0}) << "the records stay until a checkpoint has been";
+  EXPECT_EQ(shell.core->status().tail, Lsn{0}) << "the records stay until a checkpoint";
 }
 
 // Newer content that does not fit into memory is not lost.
@@ -109,7 +109,7 @@ TEST_F(LoadTest, WhatDoesNotFitIsHome) {
   }
   EXPECT_EQ(found, wanted);
   EXPECT_EQ(home, (std::vector{1, 2, 3, 0, 0, 0, 0, 0, 0, 0}))
-      << "the newest are in memory: as many as there is room for";
+      << "as many of the newest as fit are in memory";
   hold_home(false);
   shell.step(CheckpointNow{});
   shell.settle();

@@ -54,7 +54,7 @@ TEST_F(LogTest, ARecordNeverWraps) {
   log.drop_before(2);
   ASSERT_TRUE(add(7)) << "6 blocks are left before the end: it starts at the beginning";
   EXPECT_EQ(log.at(2).pos.v, 16u * block_size);
-  EXPECT_EQ(log.used_bytes(), 13u * block_size) << "what is skipped is used too";
+  EXPECT_EQ(log.used_bytes(), 13u * block_size) << "skipped blocks count as used";
   EXPECT_FALSE(add(4));
   EXPECT_TRUE(add(3));
 }
@@ -100,7 +100,7 @@ TEST_F(LogTest, CutTakesBackTheHead) {
   EXPECT_EQ(log.used_bytes(), 6u * block_size);
   lsn = 6;
   EXPECT_TRUE(add(2));
-  EXPECT_EQ(log.at(4).pos.v, 6u * block_size) << "the place is used again";
+  EXPECT_EQ(log.at(4).pos.v, 6u * block_size) << "the place is reused";
 }
 
 TEST_F(LogTest, CutBeforeARecordThatWrappedGivesTheSkippedPlaceBack) {
@@ -129,10 +129,10 @@ using LogDeathTest = LogTest;
 TEST_F(LogDeathTest, MisuseStopsTheProcess) {
   add(1);
   add(1, false);
-  EXPECT_DEATH(log.set_committed_end(3), "durable_end_") << "commits nothing that is not durable";
-  EXPECT_DEATH(log.drop_before(2), "committed_end_") << "drops nothing that is not committed";
+  EXPECT_DEATH(log.set_committed_end(3), "durable_end_") << "commits only durable records";
+  EXPECT_DEATH(log.drop_before(2), "committed_end_") << "drops only committed records";
   log.set_committed_end(2);
-  EXPECT_DEATH(log.cut(1), "committed_end_") << "cuts nothing that is committed";
+  EXPECT_DEATH(log.cut(1), "committed_end_") << "cuts no committed record";
   LogRecord gap;
   gap.first = Lsn{100};
   gap.pos = {5 * block_size};
@@ -151,7 +151,7 @@ TEST(LogProperty, NeverOverlapsWhatIsNotDropped) {
       auto pos = log.place(blocks);
       if (!pos) {
         refused++;
-        ASSERT_GT(log.end(), log.first()) << "an empty ring takes every record up to half its size";
+        ASSERT_GT(log.end(), log.first()) << "an empty ring has room for every record up to half its size";
         log.set_committed_end(log.durable_end());
         RecordNo upto = log.first() + 1 + random.below(log.committed_end() - log.first());
         log.drop_before(upto);

@@ -68,12 +68,12 @@ TEST_F(MembershipTest, WhoCountedBeforeIsRequiredUntilTheNewRecordIsDurableOnIts
   check();
   EXPECT_EQ(term().in_sync(), set_of(1) | set_of(2));
   EXPECT_EQ(term().epoch().counter, 2u);
-  EXPECT_TRUE(term().required(parts->peer(3))) << "the record that leaves it out is not durable yet";
+  EXPECT_TRUE(term().required(parts->peer(3))) << "the record without it is not durable yet";
   EXPECT_TRUE(term().suspended());
 
   parts->make_durable();
   membership->consider_change();
-  EXPECT_TRUE(term().required(parts->peer(3))) << "it is durable here only";
+  EXPECT_TRUE(term().required(parts->peer(3))) << "the record is durable here only";
   parts->ack(2);
   membership->consider_change();
   EXPECT_FALSE(term().required(parts->peer(3)));
@@ -84,7 +84,7 @@ TEST_F(MembershipTest, WhoCountedBeforeIsRequiredUntilTheNewRecordIsDurableOnIts
 TEST_F(MembershipTest, ByDefaultAMemberThatIsAwayIsWaitedForUntilForceIsUsed) {
   make(with_peers({2}));
   start(set_of(1) | set_of(2));
-  EXPECT_FALSE(membership->go_on_alone()) << "nobody is away";
+  EXPECT_FALSE(membership->go_on_alone()) << "no member is away";
   parts->peer(2).disconnect();
   membership->consider_change();
   EXPECT_EQ(term().epoch().counter, 1u);
@@ -102,7 +102,7 @@ TEST_F(MembershipTest, AReplicaCountsInAcknowledgementsBeforeItIsRecorded) {
   EXPECT_EQ(term().in_sync(), set_of(1));
   EXPECT_TRUE(parts->peer(2).adding);
   EXPECT_EQ(term().committable_end(), parts->volume.log.committed_end())
-      << "what it does not have is not committed";
+      << "records that it lacks are not committed";
   parts->ack(2);
   membership->consider_change();
   EXPECT_EQ(term().in_sync(), set_of(1) | set_of(2));
@@ -179,7 +179,7 @@ TEST_F(MembershipTest, AnEpochThatNobodyKnowsIsOutdoneByAManualPrimaryOnly) {
   EXPECT_FALSE(membership->begin_epoch_behind(8));
   membership->ask_whether_granted(8);
   membership->ask_whether_granted(8);
-  ASSERT_EQ(out().arbiter_requests.size(), 1u) << "one question at a time";
+  ASSERT_EQ(out().arbiter_requests.size(), 1u) << "one request at a time";
   EXPECT_TRUE(out().arbiter_requests[0].read);
   answer(Outcome::granted, value);
   ASSERT_EQ(out().arbiter_requests.size(), 2u);
@@ -196,7 +196,7 @@ TEST_F(MembershipTest, AChangeThatIsDueWhileTheArbiterIsAskedAnswersTheDoubtToo)
   EXPECT_FALSE(out().arbiter_requests[1].read);
   EXPECT_EQ(out().arbiter_requests[1].desired.in_sync, set_of(1));
   membership->on_arbiter({out().arbiter_requests[0].token, Outcome::granted, value, ""});
-  EXPECT_EQ(out().arbiter_requests.size(), 2u) << "nobody waits for the first answer any more";
+  EXPECT_EQ(out().arbiter_requests.size(), 2u) << "no one waits for the first answer any more";
   answer(Outcome::granted);
   EXPECT_EQ(term().in_sync(), set_of(1));
   check();
@@ -224,7 +224,8 @@ TEST_F(MembershipTest, ASuspensionIsToldOnceAndFailsTheDeviceOnlyWhereSomebodyWa
     membership->tell_suspension();
   };
   pass(Duration(0));
-  EXPECT_EQ(parts->notices(NoticeKind::suspended), 0u) << "a connection that comes back at once is no news";
+  EXPECT_EQ(parts->notices(NoticeKind::suspended), 0u)
+      << "a connection that comes back at once is not reported";
   for (int i = 0; i < 30; ++i) pass(std::chrono::seconds(1));
   EXPECT_EQ(parts->notices(NoticeKind::suspended), 1u);
   EXPECT_FALSE(parts->volume.failed);

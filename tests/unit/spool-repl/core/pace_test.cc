@@ -129,7 +129,7 @@ TEST_F(PaceTest, WhatIsUsualIsLearntFromARest) {
   for (int i = 0; i < 20; ++i, before = run(1, milliseconds(30))) nothing += before == 0 && i > 0;
   EXPECT_GE(nothing, 2u);
   run(30, milliseconds(30));
-  EXPECT_GT(pace.held_to().value_or(Pace::rate_max), 100 * MiB) << "30 ms is what requests take anyway";
+  EXPECT_GT(pace.held_to().value_or(Pace::rate_max), 100 * MiB) << "requests take 30 ms anyway";
 }
 
 // After an outage of minutes, all requests are answered at once. Their time does not count as usual.

@@ -132,17 +132,17 @@ TEST_F(PeerLinksTest, MessagesOutOfTheirStateAreRefused) {
     return refused;
   };
   up();
-  EXPECT_TRUE(is_refused(Ack{peer().epoch, {}, log().tail_mark()})) << "nothing is streaming";
+  EXPECT_TRUE(is_refused(Ack{peer().epoch, {}, log().tail_mark()})) << "no peer is streaming";
   up();
-  EXPECT_TRUE(is_refused(ProbeReply{})) << "nothing was probed for";
+  EXPECT_TRUE(is_refused(ProbeReply{})) << "no probe was sent";
   up();
   EXPECT_TRUE(is_refused(SyncReady{peer().epoch, log().tail_mark(), true}));
   up();
-  EXPECT_TRUE(is_refused(Begin{})) << "only a primary sends that";
+  EXPECT_TRUE(is_refused(Begin{})) << "only a primary sends this message";
   connect();
   EXPECT_TRUE(is_refused(empty_log())) << "the logs are matched";
   connect();
-  EXPECT_TRUE(is_refused(Ack{{7, {}}, {}, log().tail_mark()})) << "of another epoch";
+  EXPECT_TRUE(is_refused(Ack{{7, {}}, {}, log().tail_mark()})) << "the message is of another epoch";
 }
 
 // A primary that lost its role must not make a peer cut or discard its log. The next primary decides.

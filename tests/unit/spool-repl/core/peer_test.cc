@@ -88,7 +88,7 @@ TEST_F(PeerDeathTest, TransitionsComeFromWhereTheyMayComeFrom) {
   EXPECT_DEATH(peer.offer({1, true, true}), "Matching");
   EXPECT_DEATH(peer.end_resync(), "resync");
   peer.connect(epoch);
-  EXPECT_DEATH(peer.stream(1), "Matching") << "without an answer nothing is known of its log";
+  EXPECT_DEATH(peer.stream(1), "Matching") << "without an answer, its log is unknown";
   peer.in<Peer::Matching>()->answer = MatchState{};
   EXPECT_DEATH(peer.offer({0, true, true}), "hold");
   peer.stream(1);

@@ -86,7 +86,7 @@ struct PeersTest : testing::Test {
   }
   testing::AssertionResult refused(Shell& shell, std::string_view why) {
     auto status = shell.core->status();
-    if (shell.closed.empty()) return testing::AssertionFailure() << "the connection stands";
+    if (shell.closed.empty()) return testing::AssertionFailure() << "the connection is kept";
     if (status.peers.at(0).connection != ConnectionState::StandAlone)
       return testing::AssertionFailure() << "not StandAlone";
     if (shell.closed.back().reason.find(why) == std::string::npos)
@@ -94,7 +94,7 @@ struct PeersTest : testing::Test {
              << "\"" << shell.closed.back().reason << "\" does not say \"" << why << "\"";
     auto* told = last_sent<Refuse>(shell);
     if (!told || told->reason != shell.closed.back().reason)
-      return testing::AssertionFailure() << "the peer is not told";
+      return testing::AssertionFailure() << "the peer gets no message";
     return testing::AssertionSuccess();
   }
   ConnectionState connection(Shell& shell) { return shell.core->status().peers.at(0).connection; }
@@ -151,7 +151,8 @@ TEST_F(PeersTest, CWaitsUntilThePeerIsDurable) {
   secondary->held = [](Disk kind) { return kind == Disk::journal_write; };
   exchange();
   ASSERT_EQ(secondary->pending(Disk::journal_write), 1u);
-  EXPECT_EQ(last_sent<Ack>(*secondary)->received, primary->core->status().last) << "received it has";
+  EXPECT_EQ(last_sent<Ack>(*secondary)->received, primary->core->status().last)
+      << "it has received the record";
   EXPECT_FALSE(primary->is_done(f));
   EXPECT_LT(primary->core->status().commit, primary->core->status().last);
   secondary->held = nullptr;
@@ -182,7 +183,7 @@ TEST_F(PeersTest, BWaitsUntilThePeerHasIt) {
   write(0);
   auto f = flush();
   primary->settle();
-  EXPECT_FALSE(primary->is_done(f)) << "durable here, and not there";
+  EXPECT_FALSE(primary->is_done(f)) << "durable here, but not there";
   exchange();
   EXPECT_EQ(primary->done.at(f), 0);
 }
@@ -209,7 +210,7 @@ TEST_F(PeersTest, ALostMemberSuspendsAndNothingFails) {
   auto r = primary->submit(ClientOp::read, 0, block_size, out.data());
   primary->settle();
   EXPECT_FALSE(primary->is_done(w));
-  EXPECT_EQ(out[0], std::byte{1}) << "reads go on";
+  EXPECT_EQ(out[0], std::byte{1}) << "reads continue";
   EXPECT_EQ(primary->done.at(r), 0);
   connect();
   exchange();
@@ -262,7 +263,7 @@ TEST_F(PeersTest, TheSecondaryCommitsNothingBeyondTheCommitPoint) {
   exchange();
   EXPECT_GT(secondary->core->status().durable, before);
   EXPECT_EQ(secondary->core->status().commit, before)
-      << "durable here, and not committed: the primary is not durable";
+      << "durable here, but not committed, because it is not durable on the primary";
   EXPECT_EQ(secondary->data[0], std::byte{0});
 }
 
@@ -444,7 +445,7 @@ TEST_F(PeersTest, SecondaryTakesOnePrimaryAtATime) {
   node.step(PeerUp{3});
   node.input(3, MatchRequest{{6, Uuid::generate(random)}});
   ASSERT_EQ(node.closed.size(), 2u);
-  EXPECT_EQ(node.closed[1].peer, 1u) << "a newer epoch takes the place of an older one";
+  EXPECT_EQ(node.closed[1].peer, 1u) << "a newer epoch replaces an older one";
   node.step(PeerUp{9});
   ASSERT_EQ(node.closed.size(), 3u);
   EXPECT_EQ(node.closed[2].reason, "not a peer of this volume");
@@ -535,7 +536,7 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
   exchange();
   EXPECT_NE(connection(*primary), ConnectionState::Connected);
   EXPECT_NE(connection(*secondary), ConnectionState::Connected);
-  EXPECT_EQ(secondary->core->status().commit, secondary->core->status().last) << "nothing is cut off";
+  EXPECT_EQ(secondary->core->status().commit, secondary->core->status().last) << "no record is cut";
   ASSERT_FALSE(primary->closed.empty() && secondary->closed.empty());
 }
 
@@ -549,7 +550,7 @@ TEST_F(PeersTest, OfTwoPrimariesThatNeedEachOtherOneStepsDown) {
   exchange();
   EXPECT_EQ(primary->core->status().role, Role::primary);
   EXPECT_EQ(secondary->core->status().role, Role::secondary);
-  EXPECT_EQ(secondary->done.at(w), EIO) << "its device is gone";
+  EXPECT_EQ(secondary->done.at(w), EIO) << "its device is removed";
   ASSERT_EQ(secondary->role_changes.size(), 2u);
   EXPECT_TRUE(secondary->role_changes[1].lost);
   disconnect();
@@ -616,7 +617,7 @@ TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   primary->step(CheckpointNow{}), secondary->step(CheckpointNow{});
   exchange();
   EXPECT_EQ(primary->data, secondary->data);
-  EXPECT_EQ(secondary->data[7 * block_size], std::byte{0}) << "what was cut off does not come back";
+  EXPECT_EQ(secondary->data[7 * block_size], std::byte{0}) << "the cut record does not come back";
 }
 
 // While the cut waits for the disk, no record is accepted. A primary that ignores the window must not fill

@@ -85,7 +85,7 @@ TEST_F(RepairTest, OnlyWhatCannotBeReadIsAskedFor) {
   for (const FetchBlock& q : said<FetchBlock>(1)) EXPECT_TRUE(asked.insert(q.lba.v).second) << "asked twice";
   EXPECT_EQ(asked, (std::set<std::uint64_t>{6, 9, 10, 31}));
   EXPECT_EQ(status(node(1)).repaired_blocks, 4u);
-  EXPECT_EQ(events(1, NoticeKind::repaired), 1u) << "summed up";
+  EXPECT_EQ(events(1, NoticeKind::repaired), 1u) << "counted together";
   node(1).settle();
   EXPECT_LE(events(1, NoticeKind::repaired), 2u);
 }
@@ -142,7 +142,7 @@ TEST_F(RepairTest, ARequestIsNotTriedAgainForEver) {
   while (!node(1).is_done(id) && tries < 100) {
     ++tries;
     node(1).fault = [](Disk) { return EIO; };
-    ASSERT_EQ(node(1).pending(Disk::home_read), 1u) << "of all four";
+    ASSERT_EQ(node(1).pending(Disk::home_read), 1u) << "an error for all four blocks";
     node(1).complete_one();
     node(1).fault = nullptr;
     for (int block = 0; block < 4 && !node(1).is_done(id); ++block) ASSERT_TRUE(node(1).complete_one());
@@ -166,7 +166,7 @@ TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   make_and_settle(2);
   auto id = read_unreadable();
   lose_messages(1);
-  ASSERT_TRUE(node(1).core->next_tick().has_value()) << "the clock has to be told";
+  ASSERT_TRUE(node(1).core->next_tick().has_value()) << "the timer has to be requested";
   node(1).pass_time(Config{}.fetch_timeout - Duration(1));
   EXPECT_FALSE(node(1).is_done(id));
   node(1).pass_time(Duration(1));
@@ -189,7 +189,7 @@ TEST_F(RepairTest, ASecondReaderOfTheBlockIsNotTheFirstOnesTimeout) {
   node(1).pass_time(Config{}.fetch_timeout / 2);
   auto second_read = read(1, 5);
   run_disk(1);
-  EXPECT_EQ(said<FetchBlock>(1).size(), 1u) << "one question for both";
+  EXPECT_EQ(said<FetchBlock>(1).size(), 1u) << "one request for both";
   node(1).pass_time(Config{}.fetch_timeout / 2);
   EXPECT_EQ(node(1).done.at(first_read), EIO);
   EXPECT_FALSE(node(1).is_done(second_read));
@@ -206,7 +206,7 @@ TEST_F(RepairTest, TheNextReplicaIsAskedWhereOneCannotHelp) {
   exchange();
   EXPECT_EQ(node(1).done.at(id), 0);
   EXPECT_TRUE(all(2, 3));
-  EXPECT_EQ(said<FetchedBlock>(3).size(), 1u) << "only for what replica 2 cannot give";
+  EXPECT_EQ(said<FetchedBlock>(3).size(), 1u) << "only for the block that replica 2 cannot supply";
   // Replica 2 has detected its own bad block, and gets it from its primary.
   node(2).pass_time(std::chrono::milliseconds(50));
   exchange();
@@ -225,12 +225,12 @@ TEST_F(RepairTest, TwoThatAskEachOtherForTheSameBlockComeToAnEnd) {
     for (ReplicaId n : {1u, 2u}) node(n).pass_time(std::chrono::milliseconds(50));
   }
   EXPECT_EQ(node(1).done.at(id), EIO);
-  EXPECT_LE(said<FetchBlock>(1).size() + said<FetchBlock>(2).size(), 4u) << "and not on and on";
+  EXPECT_LE(said<FetchBlock>(1).size() + said<FetchBlock>(2).size(), 4u) << "not without end";
   auto again = write_flush(1, 5);
   exchange();
   checkpoint(1), checkpoint(2);
   EXPECT_EQ(node(1).done.at(again), 0);
-  EXPECT_TRUE(node(1).unreadable.empty() && node(2).unreadable.empty()) << "a write mends it";
+  EXPECT_TRUE(node(1).unreadable.empty() && node(2).unreadable.empty()) << "a write repairs it";
 }
 
 TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
@@ -269,7 +269,7 @@ TEST_F(RepairTest, ABlockThatIsWrittenMeanwhileKeepsWhatWasWritten) {
   fill(1, 5, 6, 8);
   checkpoint(1);
   EXPECT_EQ(node(1).done.at(id), 0);
-  EXPECT_TRUE(all(1, 8)) << "what is newest when it is read again";
+  EXPECT_TRUE(all(1, 8)) << "the newest content at the second read";
   node(1).input(2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, question.after,
                                 filled(block_size, 3)});
   exchange();
@@ -416,7 +416,7 @@ TEST_F(RepairTest, ARewriteThatFailsFailsTheDeviceLikeAnyHomeWrite) {
   node(1).fault = [](Disk kind) { return kind == Disk::home_write ? EIO : 0; };
   auto id = read(1, 5);
   exchange();
-  EXPECT_EQ(node(1).done.at(id), 0) << "the content is here all the same";
+  EXPECT_EQ(node(1).done.at(id), 0) << "the content is here nevertheless";
   EXPECT_TRUE(status(node(1)).failed);
 }
 

@@ -53,7 +53,7 @@ struct ResyncSourceTest : testing::Test {
 TEST_F(ResyncSourceTest, AnOfferHoldsTheTailAndThePeerCountsForNothing) {
   offer();
   ASSERT_EQ(parts.sent<SyncBegin>().size(), 1u);
-  EXPECT_TRUE(parts.sent<SyncBegin>()[0].whole) << "the bitmap tells nothing of it";
+  EXPECT_TRUE(parts.sent<SyncBegin>()[0].whole) << "the bitmap does not have it";
   EXPECT_EQ(peer().hold(), parts.volume.log.first());
   EXPECT_TRUE(peer().filling());
 }
@@ -126,7 +126,7 @@ TEST_F(ResyncSourceTest, AnswersToNothingAreRefused) {
   EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
   EXPECT_TRUE(peer().resync()) << "until the connection is closed";
   end_reads();
-  EXPECT_TRUE(parts.sent<SyncData>().empty()) << "nothing is sent on a connection that is being closed";
+  EXPECT_TRUE(parts.sent<SyncData>().empty()) << "no message is sent on a connection that is being closed";
   peer().disconnect();
 
   begin();
@@ -163,7 +163,7 @@ TEST_F(ResyncSourceTest, WhatCannotBeReadIsRepairedAndWhatNobodyHasEndsTheConnec
   std::size_t reads = out().home_reads.size();
   end_reads(EIO);
   EXPECT_EQ(source.waiting_requests(), reads);
-  EXPECT_EQ(peer().resync()->reads, reads) << "under way until the repair has ended";
+  EXPECT_EQ(peer().resync()->reads, reads) << "in flight until the repair has ended";
   EXPECT_TRUE(source.on_repaired({1, true}));
   EXPECT_EQ(peer().resync()->again.size(), 1u);
   EXPECT_TRUE(source.on_repaired({2, false}));

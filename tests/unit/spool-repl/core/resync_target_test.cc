@@ -113,7 +113,7 @@ TEST_F(ResyncTargetTest, WhatCannotBeReadDiffersBlockByBlock) {
   target.advance();
   end_reads(EIO);
   perform();
-  ASSERT_EQ(taken.home_reads.size(), 2u) << "each block by itself";
+  ASSERT_EQ(taken.home_reads.size(), 2u) << "each block separately";
   auto each = std::exchange(taken.home_reads, {});
   target.on_check_read(number_of(each[0].token), EIO);
   std::memset(each[1].pieces[0].data, 0, block_size);
@@ -133,7 +133,7 @@ TEST_F(ResyncTargetTest, AReadOutlivesItsSource) {
   target.begin({1, epoch(3)});
   target.check_invariants();
   end_reads();
-  EXPECT_TRUE(sent<SyncDiffer>().empty()) << "of the connection before";
+  EXPECT_TRUE(sent<SyncDiffer>().empty()) << "from the previous connection";
   EXPECT_TRUE(target.settled());
   EXPECT_EQ(reads.free(), before);
 }
@@ -179,7 +179,7 @@ TEST_F(ResyncTargetTest, TheEndComesWithoutTheSource) {
   advance();
   ASSERT_TRUE(target.ends());
   target.drop();
-  EXPECT_TRUE(target.ends()) << "the superblock is on its way";
+  EXPECT_TRUE(target.ends()) << "the superblock is being written";
   EXPECT_EQ(take(content(1, 5, 7)), "it sent resync data that nobody asked for");
   target.check_invariants();
   target.on_consistent_durable();

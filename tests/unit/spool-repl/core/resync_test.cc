@@ -16,7 +16,7 @@ TEST_F(ResyncTest, ALostDiskIsFilledFromTheOtherReplica) {
   exchange();
   EXPECT_EQ(node(2).data, node(1).data) << "after checkpoints of both";
   EXPECT_FALSE(status(node(2)).inconsistent);
-  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2)) << "left out while it was filled, and back again";
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2)) << "removed during its resync, and added again";
   fill(1, 10, 20, 4);
   expect_equal();
 }
@@ -33,7 +33,7 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1));
   PeerStatus target = status(node(1)).peers.at(0), source = status(node(2)).peers.at(0);
   EXPECT_TRUE(target.sync_target && source.sync_source);
-  EXPECT_EQ(source.sync_total_blocks, target.sync_total_blocks) << "both know how far it is";
+  EXPECT_EQ(source.sync_total_blocks, target.sync_total_blocks) << "both know the progress";
   EXPECT_EQ(source.sync_total_blocks, 1024u);
   EXPECT_GT(source.synced_blocks, 0u);
   EXPECT_LE(source.synced_blocks, target.synced_blocks);
@@ -79,7 +79,7 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   disconnect(1, 2);
   node(2).held = nullptr;
   restart(2);
-  EXPECT_TRUE(status(node(2)).inconsistent) << "a restart does not make it whole";
+  EXPECT_TRUE(status(node(2)).inconsistent) << "a restart does not complete it";
   expect_not_promoted(2, "Inconsistent", true);
   connect(1, 2);
   exchange();
@@ -351,7 +351,7 @@ TEST_F(ResyncTest, ALaterPromotionEndsWhatAReplicaThatWasMadeAnewLacked) {
   connect(1, 2);
   exchange();
   ASSERT_TRUE(promote(1)->ok);
-  EXPECT_EQ(status(node(1)).epoch.counter, 1u) << "no later one";
+  EXPECT_EQ(status(node(1)).epoch.counter, 1u) << "no later primary";
   node(1).step(Demote{4});
   exchange();
   expect_not_promoted(2, "LSN 100");
@@ -384,12 +384,12 @@ TEST_F(BitmapTest, OnlyWhatWasWrittenMeanwhileIsSent) {
   connect(1, 2);
   exchange();
   EXPECT_EQ(blocks_sent(1, from), 78u);
-  EXPECT_EQ(messages<SyncCheck>(1, from), 0u) << "nothing to be compared: none of it can be there";
+  EXPECT_EQ(messages<SyncCheck>(1, from), 0u) << "no block to compare: the disk is new";
   expect_equal();
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
   fill(1, 0, 2, 9);
   checkpoint(1);
-  EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 0u) << "nothing is dirty for a member";
+  EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 0u) << "no block is dirty for a member";
 }
 
 TEST_F(BitmapTest, TheMarksSurviveACrashOfTheSource) {
@@ -401,7 +401,7 @@ TEST_F(BitmapTest, TheMarksSurviveACrashOfTheSource) {
   connect(1, 2);
   exchange();
   EXPECT_GT(blocks_sent(1, from), 0u);
-  EXPECT_LE(blocks_sent(1, from), 78u) << "what the journal still has comes as records";
+  EXPECT_LE(blocks_sent(1, from), 78u) << "the journal's records are sent as records";
   expect_equal();
 }
 
@@ -449,8 +449,8 @@ TEST_F(BitmapTest, TheSourceChangesInTheMiddle) {
   std::size_t from = node(3).sent.size();
   connect(2, 3);
   exchange();
-  EXPECT_GT(messages<SyncCheck>(3, from), 0u) << "what the first source brought need not come again";
-  EXPECT_LT(messages<SyncCheck>(3, from), 10u) << "and it is no full resync";
+  EXPECT_GT(messages<SyncCheck>(3, from), 0u) << "the content from the first source need not come again";
+  EXPECT_LT(messages<SyncCheck>(3, from), 10u) << "not a full resync";
   connect(1, 2);
   exchange();
   expect_equal();
@@ -576,8 +576,8 @@ TEST_F(BitmapTest, AfterARestartWithUncommittedRecordsEqualBlocksAreWrittenAgain
   connect(1, 2);
   exchange();
   EXPECT_GT(messages<SyncCheck>(1, from), 0u);
-  EXPECT_EQ(blocks_sent(1, from), 0u) << "all of it is there";
-  EXPECT_GE(status(node(2)).home_blocks_written - before, 78u) << "and is written again";
+  EXPECT_EQ(blocks_sent(1, from), 0u) << "all content is there already";
+  EXPECT_GE(status(node(2)).home_blocks_written - before, 78u) << "the content is written again";
   expect_equal();
 }
 
@@ -593,7 +593,7 @@ TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
   exchange();
   for (int round = 0; round < 40; ++round) fill(1, 400, 450, round), checkpoint(1);
   EXPECT_GE(status(node(1)).journal_used, status(node(1)).journal_size / 2 - 64 * block_size)
-      << "more than is kept for one that is away";
+      << "more than is kept for an absent replica";
   EXPECT_LE(status(node(1)).tail, status(node(1)).peers[0].durable);
   node(2).held = nullptr;
   exchange();

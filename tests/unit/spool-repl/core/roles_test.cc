@@ -254,7 +254,7 @@ TEST_F(RolesTest, ASuspensionEndsInErrorsWhereThatIsWanted) {
   promote(1);
   disconnect(1, 2);
   node(1).pass_time(std::chrono::minutes(5));
-  EXPECT_FALSE(status(node(1)).failed) << "nobody waits";
+  EXPECT_FALSE(status(node(1)).failed) << "no request waits";
   auto w = node(1).submit(ClientOp::write, 0, block_size, in.data());
   node(1).pass_time(std::chrono::seconds(29));
   EXPECT_FALSE(node(1).is_done(w));
@@ -392,7 +392,7 @@ TEST_F(RolesTest, WhoWasLeftBehindIsNotPromoted) {
   ASSERT_TRUE(refused && !refused->ok);
   EXPECT_NE(refused->text.find("replica 3 is not in sync"), std::string::npos) << refused->text;
   ASSERT_TRUE(promote(2)->ok);
-  EXPECT_EQ(status(node(3)).last, status(node(2)).last) << "and it catches up";
+  EXPECT_EQ(status(node(3)).last, status(node(2)).last) << "it catches up";
 }
 
 // ---- an arbiter
@@ -414,7 +414,7 @@ TEST_F(RolesTest, TheArbiterIsReadAndSwapped) {
   EXPECT_EQ(status(node(1)).role, Role::secondary);
   node(1).pass_time(std::chrono::seconds(2));
   ASSERT_EQ(node(1).arbiter_requests.size(), 3u);
-  EXPECT_EQ(node(1).arbiter_requests[2].desired, desired) << "the very same attempt";
+  EXPECT_EQ(node(1).arbiter_requests[2].desired, desired) << "the same attempt";
   answer(1, Outcome::refused, desired);  // it had been applied at the first attempt
   EXPECT_EQ(status(node(1)).role, Role::primary);
   EXPECT_EQ(status(node(1)).epoch, desired.epoch);
@@ -435,7 +435,7 @@ TEST_F(RolesTest, NobodyGoesOnBeforeTheArbiterHasSaidSo) {
   ASSERT_EQ(node(1).arbiter_requests.size(), 3u);
   answer(1, Outcome::unknown);
   node(1).pass_time(std::chrono::seconds(2));
-  EXPECT_FALSE(node(1).is_done(w)) << "a lost answer is no success";
+  EXPECT_FALSE(node(1).is_done(w)) << "a lost answer does not count as success";
   ASSERT_EQ(node(1).arbiter_requests.size(), 4u);
   EXPECT_EQ(node(1).arbiter_requests[3].desired, node(1).arbiter_requests[2].desired);
   answer(1, Outcome::granted);

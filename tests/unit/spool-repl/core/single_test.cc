@@ -39,7 +39,7 @@ TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
   Shell shell({.role = Role::primary, .config = alone()});
   Bytes in = filled(5000, 0x11), out(5000);
   auto write = shell.submit(ClientOp::write, 4096, 4096, in.data());
-  EXPECT_EQ(shell.done.at(write), 0) << "in memory and ordered is enough for a plain write";
+  EXPECT_EQ(shell.done.at(write), 0) << "a plain write is answered once it is in memory and ordered";
   auto read = shell.submit(ClientOp::read, 4096, 4096, out.data());
   EXPECT_EQ(shell.done.at(read), 0);
   EXPECT_EQ(out[4095], std::byte{0x11});
@@ -82,7 +82,7 @@ TEST(Single, FuaWaitsForTheJournalAndPlainWritesDoNot) {
   Bytes in = filled(block_size, 1);
   auto fua = shell.submit(ClientOp::write, 0, block_size, in.data(), true);
   EXPECT_FALSE(shell.is_done(fua));
-  EXPECT_EQ(shell.pending(Disk::journal_write), 1u) << "FUA seals at once";
+  EXPECT_EQ(shell.pending(Disk::journal_write), 1u) << "FUA seals the batch at once";
   auto plain = shell.submit(ClientOp::write, block_size, block_size, in.data());
   EXPECT_TRUE(shell.is_done(plain));
   EXPECT_TRUE(shell.complete_one());
@@ -116,7 +116,7 @@ TEST(Single, AFlushWaitsForEarlierRecordsThatEndLater) {
   std::vector<std::uint64_t> order;
   shell.on_done = [&](std::uint64_t id, int) { order.push_back(id); };
   shell.settle();
-  EXPECT_EQ(order, flushes) << "in order, whatever order the disk ends its writes in";
+  EXPECT_EQ(order, flushes) << "in order, whatever the order in which the disk's writes end";
 }
 
 TEST(Single, ABatchIsSealedInTime) {
@@ -152,7 +152,7 @@ TEST(Single, RefusesWhatLiesOutside) {
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::read, 16 * block_size, 1, b.data())), EINVAL);
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::trim, 0, 17 * block_size)), EINVAL);
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 16 * block_size, 0, b.data())), 0)
-      << "nothing is fine";
+      << "an empty request succeeds";
 }
 
 TEST(Single, ZeroingReadsBackAsZerosAlsoAtItsEdges) {
@@ -207,7 +207,8 @@ TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
   }
   EXPECT_FALSE(shell.is_done(writes.back()));
   EXPECT_LT(shell.arena.free(), 300u);
-  EXPECT_LT(shell.core->status().journal_used, shell.core->status().journal_size / 2) << "it is not the ring";
+  EXPECT_LT(shell.core->status().journal_used, shell.core->status().journal_size / 2)
+      << "the wait is not for the ring";
   shell.held = nullptr;
   shell.settle();
   for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
@@ -245,7 +246,7 @@ TEST(Single, AStalledWriterHurriesOneRound) {
     while (shell.complete_one()) {
     }
   }
-  EXPECT_EQ(rounds(), before) << "what is left waits until it is due";
+  EXPECT_EQ(rounds(), before) << "the rest waits until it is due";
   EXPECT_GT(shell.core->status().dirty_blocks, 0u);
 }
 
@@ -275,7 +276,7 @@ TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
   while (!shell.is_done(last) && shell.complete_one()) {
   }
   EXPECT_TRUE(shell.is_done(last));
-  EXPECT_LE(written, 512u) << "as many as are under way, and a bit";
+  EXPECT_LE(written, 512u) << "as many as are in flight, and a few more";
 }
 
 // Writers need not wait for the sync or the superblock. Reads use the data area from then on, and the journal
@@ -342,7 +343,7 @@ TEST(Single, WhatIsKnownToBeZerosIsNotWrittenAgain) {
   s.submit(ClientOp::trim, 0, 64 * mib);
   settle();
   EXPECT_EQ(zeroed, 0u);
-  EXPECT_EQ(s.core->status().journal_used, 0u) << "the tail waits for nothing";
+  EXPECT_EQ(s.core->status().journal_used, 0u) << "the tail does not wait";
   Bytes in = filled(mib, 7);
   s.submit(ClientOp::write, 10 * mib, mib, in.data());
   settle();
@@ -362,14 +363,15 @@ TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
   s.step(CheckpointNow{});
   while (s.complete_one()) {
   }
-  ASSERT_TRUE(std::equal(in.begin(), in.end(), s.data.begin())) << "home, and its digests are not durable";
+  ASSERT_TRUE(std::equal(in.begin(), in.end(), s.data.begin()))
+      << "written home, but with digests that are not durable";
   s.restart();
   s.held = nullptr;
   s.submit(ClientOp::trim, 0, 4 * mib);
   s.submit(ClientOp::flush);
   s.step(CheckpointNow{});
   s.settle();
-  EXPECT_EQ(s.data, Bytes(s.data.size())) << "what was trimmed is in the data area still";
+  EXPECT_EQ(s.data, Bytes(s.data.size())) << "trimmed content is still in the data area";
 }
 
 // The tail also moves between the portions. The round ends with the last portion.
@@ -450,7 +452,7 @@ class RandomClient {
                     static_cast<std::uint32_t>(std::min<std::uint64_t>(mib, out.size() - at)),
                     out.data() + at);
     shell_.settle();
-    EXPECT_TRUE(out == model_) << "what is read at the end";
+    EXPECT_TRUE(out == model_) << "the content read at the end";
     shell_.submit(ClientOp::flush);
     shell_.step(CheckpointNow{});
     shell_.settle();
@@ -576,7 +578,7 @@ TEST(SingleProperty, ReadsAndDisksAgreeWithAnArrayOfBytes) {
     checked += client.checked();
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(checked, 8) << "flushes whose promise was looked at";
+  EXPECT_GT(checked, 8) << "number of checked flushes";
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST_F(SlowPeerTest, AMemberThatMayNotBeLeftOutIsWaitedFor) {
   node(1).pass_time(seconds(100));
   EXPECT_TRUE(node(1).closed.empty());
   auto next = node(1).core->next_tick();
-  EXPECT_TRUE(!next || *next > node(1).now()) << "nothing to be done, again and again";
+  EXPECT_TRUE(!next || *next > node(1).now()) << "no repeated action";
 }
 
 // Nor if fewer than min_in_sync members would be left.

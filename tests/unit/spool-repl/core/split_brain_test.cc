@@ -154,9 +154,9 @@ TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
   meet();
   ASSERT_TRUE(split(2));
   end_connection();
-  EXPECT_TRUE(status(node(2)).peers[0].primary) << "it has just said so";
+  EXPECT_TRUE(status(node(2)).peers[0].primary) << "its last state is recent";
   node(2).commands.clear();
-  EXPECT_FALSE(promote(2, true)) << "nobody was asked";
+  EXPECT_FALSE(promote(2, true)) << "no replica was asked";
   meet();
   ASSERT_EQ(node(2).commands.size(), 1u);
   EXPECT_EQ(node(2).commands[0].text, "replica 1 is Primary: demote it first");
@@ -256,7 +256,7 @@ TEST_F(SplitBrainTest, NothingIsGivenUpBeforeTheWinnerWasSeen) {
   meet();
   EXPECT_TRUE(node(1).commands.empty());
   ASSERT_TRUE(promote(2, true)->ok);
-  EXPECT_TRUE(node(1).commands.empty()) << "refused once more, and now it is known";
+  EXPECT_TRUE(node(1).commands.empty()) << "refused again, and now the split is known";
   EXPECT_EQ(status(node(1)).last, last);
   end_connection();
   meet();
@@ -425,7 +425,7 @@ TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
   connect(1, 2);
   disconnect(1, 2);
   node(1).step(PeerUnfit{2, why, false});
-  EXPECT_TRUE(promote(1)->ok) << "it is left behind, and needs a person to be promoted";
+  EXPECT_TRUE(promote(1)->ok) << "it is behind, and only an operator can promote it";
 }
 
 // One file was changed while the other machine cannot be reached. What that machine may do by its own file is
@@ -485,7 +485,7 @@ TEST_F(UnfitTest, ASuspendedPrimaryStaysSuspended) {
   EXPECT_EQ(status(node(1)).waits_for, "replica 2 (which is configured otherwise)");
   node(1).step(Promote{7, true});
   exchange();
-  EXPECT_FALSE(status(node(1)).suspended) << "a person may say otherwise";
+  EXPECT_FALSE(status(node(1)).suspended) << "an operator may overrule";
 }
 
 TEST(AgreementOfTheCore, HoldsWhatBothSidesPromise) {
@@ -507,7 +507,7 @@ TEST(AgreementOfTheCore, HoldsWhatBothSidesPromise) {
                       "arbiter.kind is \"manual\" here and \"etcd\" there"));
   Config other = c;
   other.seal_after = std::chrono::seconds(1);
-  EXPECT_EQ(disagreement(to_2, agreement_of(other, "manual", 2).text()), "") << "each for itself";
+  EXPECT_EQ(disagreement(to_2, agreement_of(other, "manual", 2).text()), "") << "each side by itself";
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST_F(StartTest, WhoWasAloneIsNotPromotedBesideOneThatItCanReach) {
   make_parted();
   node(1).step(Promote{0, false});
   exchange();
-  EXPECT_EQ(status(node(1)).role, Role::secondary) << "nobody was asked";
+  EXPECT_EQ(status(node(1)).role, Role::secondary) << "no replica was asked";
   node(1).pass_time(look / 2);
   connect(1, 2);
   exchange();

@@ -540,13 +540,15 @@ TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
   node(1).held = [](Disk kind) { return kind == Disk::archive; };
   connect(1, 2);
   exchange();
-  EXPECT_EQ(status(node(1)).role, Role::secondary) << "it never acknowledged anything alone, so it gives way";
+  EXPECT_EQ(status(node(1)).role, Role::secondary)
+      << "it never acknowledged a write alone, so its tail is cut";
   EXPECT_EQ(node(1).done.at(f), EIO);
   disconnect(1, 2);
   connect(1, 2);
   exchange();
   EXPECT_EQ(node(1).pending(Disk::archive), 1u);
-  EXPECT_GT(status(node(1)).last, status(node(2)).peers[0].durable) << "nothing is cut before it is archived";
+  EXPECT_GT(status(node(1)).last, status(node(2)).peers[0].durable)
+      << "no record is cut before it is archived";
   node(1).held = nullptr;
   exchange();
   EXPECT_FALSE(node(1).archived.empty());
@@ -562,12 +564,12 @@ TEST_F(TailTest, ACutTailIsErased) {
     connect(1, 2);
     exchange();
     EXPECT_EQ(node(1).pending(Disk::superblock), 1u);
-    EXPECT_EQ(node(1).pending(Disk::journal_write), 0u) << "void first, then erased";
+    EXPECT_EQ(node(1).pending(Disk::journal_write), 0u) << "first invalid, then erased";
     node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
     exchange();
     ASSERT_GT(node(1).pending(Disk::journal_write), 1u);
     EXPECT_LT(status(node(1)).last, status(node(2)).last)
-        << "no record is taken while the cut ones are erased";
+        << "no record is accepted while cut records are erased";
     if (interrupted) {
       disconnect(1, 2);
       connect(1, 2);

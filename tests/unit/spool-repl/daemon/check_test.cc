@@ -78,11 +78,11 @@ TEST_F(CheckTest, FilesAndDirectories) {
   EXPECT_EQ(check_volume(s).warnings.size(), 2u)
       << "the journal is missing, and `create` would not overwrite the data area";
   s.data = file("empty", "");
-  EXPECT_EQ(check_volume(s).warnings.size(), 2u) << "neither is there";
+  EXPECT_EQ(check_volume(s).warnings.size(), 2u) << "both are missing";
   EXPECT_TRUE(check_volume(s).errors.empty());
   s.data = data, s.journal = journal;
   s.archive = where + "/missing";
-  EXPECT_TRUE(says(check_volume(s).warnings, "is no directory")) << "it is served all the same";
+  EXPECT_TRUE(says(check_volume(s).warnings, "is no directory")) << "the volume is served nevertheless";
   EXPECT_TRUE(check_volume(s).errors.empty());
 }
 
@@ -133,7 +133,7 @@ TEST_F(CheckTest, PartsThatAreNotWhole) {
   EXPECT_TRUE(says(check_volume(s).errors, "no data label here"));
   s.data = s.journal;
   std::filesystem::resize_file(s.journal, 16u << 20);
-  EXPECT_EQ(check_volume(s).errors.size(), 2u) << "the journal was truncated, and is no data area";
+  EXPECT_EQ(check_volume(s).errors.size(), 2u) << "a truncated journal is not a data area";
   s.data = where + "/none";
   s.journal = file("foreign", std::string(1u << 20, 'x'));
   EXPECT_TRUE(says(check_volume(s).errors, "this is not the journal of a volume"));
@@ -197,7 +197,7 @@ TEST_F(CheckTest, WhoIsInTheWay) {
   std::memcpy(path.sun_path, s.control.c_str(), s.control.size());
   ASSERT_EQ(::bind(stranger.get(), reinterpret_cast<sockaddr*>(&path), sizeof path), 0);
   ASSERT_EQ(::listen(stranger.get(), 1), 0);
-  EXPECT_EQ(check_volume(s).errors.size(), 3u) << "it does not answer as spool-repl does";
+  EXPECT_EQ(check_volume(s).errors.size(), 3u) << "the other program does not answer like spool-repl";
 }
 
 TEST_F(CheckTest, AnotherVolumesJournal) {
@@ -255,7 +255,7 @@ TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   other.control = where + "/./mail";
   EXPECT_EQ(only("is the same as that of volume mail: control"), "");
   other.control = where + "/nbd";
-  EXPECT_EQ(only("volume other: nbd.listen: "), "") << "of one volume";
+  EXPECT_EQ(only("volume other: nbd.listen: "), "") << "within one volume";
   other.control = where + "/other";
   other.listen = "127.0.0.1:7710";
   EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is taken already by that of volume mail: listen, "
@@ -280,7 +280,7 @@ TEST_F(CheckTest, PeersWhereNoPeerCanBe) {
   EXPECT_TRUE(says(check_volume(s).warnings, "no network interface \"nic-of-nobody\" now"));
   s.listen = "127.0.0.1:7710";
   s.peers[0].address = "[::ffff:127.0.0.2]:7710";
-  EXPECT_TRUE(check_volume(s).errors.empty()) << "it is this machine's";
+  EXPECT_TRUE(check_volume(s).errors.empty()) << "the address is this machine's";
 }
 
 // The same refusals as those of `serve`.

@@ -58,7 +58,7 @@ TEST_F(ClientRequestsTest, ItsOwnFlushIsNobodysRequest) {
   ASSERT_EQ(seen.size(), 1u);
   EXPECT_EQ(seen[0].op, core::ClientOp::flush);
   loop.pass(std::chrono::seconds(3));
-  EXPECT_EQ(requests.oldest_wait(), Duration(0)) << "it is not counted";
+  EXPECT_EQ(requests.oldest_wait(), Duration(0)) << "the request is not counted";
   requests.complete({seen[0].id, EIO});
   EXPECT_EQ(flushed, 1);
 }

@@ -36,7 +36,7 @@ TEST(CommandTest, AnythingElseIsNone) {
 TEST(CommandTest, WhatAStopLetsPass) {
   EXPECT_TRUE(helps_a_stop(*parse("connect"), false));
   EXPECT_TRUE(helps_a_stop(*parse("promote force"), true));
-  EXPECT_FALSE(helps_a_stop(*parse("promote force"), false)) << "nothing waits for it";
+  EXPECT_FALSE(helps_a_stop(*parse("promote force"), false)) << "no caller waits for it";
   EXPECT_FALSE(helps_a_stop(*parse("promote accept-loss"), true));
   for (const char* line : {"promote", "demote", "disconnect", "discard"})
     EXPECT_FALSE(helps_a_stop(*parse(line), true)) << line;

@@ -146,7 +146,7 @@ TEST_F(CreateTest, WhatIsRecognisedOnTheDataDeviceIsRefused) {
     EXPECT_TRUE(refused(made, words));
     EXPECT_TRUE(refused(made, "--overwrite"));
     EXPECT_EQ(content(s.data), before) << words;
-    EXPECT_FALSE(std::filesystem::exists(s.journal)) << "a file that was made goes again";
+    EXPECT_FALSE(std::filesystem::exists(s.journal)) << "the created file is removed again";
     Findings found = check_volume(s);
     bool told = false;
     for (const auto& text : found.warnings) told |= text.find(words) != std::string::npos;
@@ -189,7 +189,7 @@ TEST_F(CreateTest, AnotherVolumesPartsAreRefusedInEitherPlace) {
   s.data = device("disk", 17 * mib);
   s.journal = device("journal-disk", 32 * mib);
   ASSERT_TRUE(create_volume(s));
-  EXPECT_TRUE(check_volume(s).errors.empty()) << "its own";
+  EXPECT_TRUE(check_volume(s).errors.empty()) << "its own signature";
   EXPECT_TRUE(refused(create_volume(s), "the data area of volume " + s.uuid));
   EXPECT_TRUE(refused(create_volume(s), "the journal of volume " + s.uuid));
   std::swap(s.data, s.journal);
@@ -243,7 +243,7 @@ TEST_F(CreateTest, ARefusalLeavesAnEmptyFileEmpty) {
   swap_signature(s.journal);
   EXPECT_TRUE(refused(create_volume(s), "swap"));
   EXPECT_EQ(std::filesystem::file_size(s.data), 0u)
-      << "else the next attempt would find a file that holds something";
+      << "otherwise the next attempt would find a file with content";
 }
 
 TEST_F(CreateTest, PartsOfOursAreNotOfferedForAdoption) {
@@ -251,7 +251,7 @@ TEST_F(CreateTest, PartsOfOursAreNotOfferedForAdoption) {
   ASSERT_TRUE(create_volume(s));
   auto again = create_volume(s);
   EXPECT_TRUE(refused(again, "the data area of volume"));
-  EXPECT_FALSE(refused(again, "--adopt")) << "it would be refused as well";
+  EXPECT_FALSE(refused(again, "--adopt")) << "the adoption would be refused too";
   s.uuid = "5c1a0e7e-0000-4000-8000-00000000beef";
   s.journal = where + "/other-journal";
   for (const auto& text : check_volume(s).warnings) EXPECT_EQ(text.find("--adopt"), text.npos) << text;

@@ -120,7 +120,7 @@ TEST_F(FrontEndLifeTest, TheStartIsReportedWithItsFrontEnds) {
 TEST_F(FrontEndLifeTest, ADemotionStopsTheDeviceFirst) {
   attach();
   life->demote(status, reply());
-  EXPECT_EQ(take(), "") << "the core is asked afterwards";
+  EXPECT_EQ(take(), "") << "the core gets the request afterwards";
   ASSERT_EQ(made[0]->stops.size(), 1u);
   EXPECT_FALSE(made[0]->stops[0].first);
   EXPECT_TRUE(life->role_changes());

@@ -57,7 +57,7 @@ TEST(RolesTest, StandsDownForGood) {
 
 TEST(RolesTest, LeavesAFailedDisk) {
   EXPECT_TRUE(Roles::leaves_failed_disk(status(Role::secondary), false));
-  EXPECT_FALSE(Roles::leaves_failed_disk(status(Role::secondary), true)) << "somebody waits for an answer";
+  EXPECT_FALSE(Roles::leaves_failed_disk(status(Role::secondary), true)) << "a caller waits for an answer";
   EXPECT_FALSE(Roles::leaves_failed_disk(status(Role::primary), false)) << "its clients may still read";
 }
 

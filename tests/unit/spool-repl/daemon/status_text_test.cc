@@ -42,7 +42,7 @@ TEST_F(StatusText, WhoIsCutOffDoesNotCallItselfUpToDate) {
   peer(2) = {};
   peer(2).id = 2, peer(2).in_sync = true;
   connect(3, true);
-  EXPECT_TRUE(says("Secondary  UpToDate")) << "the primary counts it: " << text();
+  EXPECT_TRUE(says("Secondary  UpToDate")) << "for the primary it is in sync: " << text();
   status.in_sync = set_of(2);
   EXPECT_TRUE(says("Secondary  Outdated")) << text();
 }
@@ -65,7 +65,7 @@ TEST_F(StatusText, APeerThatIsAwayIsNotCalledInSync) {
   status.role = core::Role::primary;
   peer(2).connection = core::ConnectionState::Connecting;
   peer(2).known = false;
-  EXPECT_TRUE(says("away for 40 s, counted as in sync")) << "it is waited for: " << text();
+  EXPECT_TRUE(says("away for 40 s, counted as in sync")) << "writes wait for it: " << text();
   peer(2).in_sync = false;
   EXPECT_TRUE(says("Unknown/Outdated  protocol C  away for 40 s  sent")) << text();
 }
@@ -97,8 +97,8 @@ TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
   EXPECT_EQ(none.clients, 0u);
   EXPECT_EQ(none.replicas, 0u);
   EXPECT_EQ(none.bitmaps, 0u);
-  EXPECT_FALSE(says("more when")) << "it has neither clients nor replicas: " << text();
-  EXPECT_NEAR(static_cast<double>(none.digests), 1 << 20, 1 << 13) << "a MiB for a GiB";
+  EXPECT_FALSE(says("more when")) << "the volume has neither clients nor replicas: " << text();
+  EXPECT_NEAR(static_cast<double>(none.digests), 1 << 20, 1 << 13) << "one MiB for each GiB";
   EXPECT_EQ(memory_bound(settings, 1 << 30, 2 * status.journal_size).log, 2 * none.log);
   settings.nbd_listen = "unix:/x";
   settings.peers.resize(2);

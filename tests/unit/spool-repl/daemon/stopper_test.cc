@@ -89,7 +89,7 @@ TEST_F(StopperTest, TurnsWhileItDrainsAlthoughNothingHappens) {
   volume.status.failed = true;
   stopper.turn();
   loop.pass(second);
-  EXPECT_EQ(loop.timers(), 0u) << "and no longer";
+  EXPECT_EQ(loop.timers(), 0u) << "not longer";
 }
 
 TEST_F(StopperTest, ARefusalIsSaidOnceAndTriedAgainEachSecond) {
@@ -101,7 +101,7 @@ TEST_F(StopperTest, ARefusalIsSaidOnceAndTriedAgainEachSecond) {
   volume.take();
   volume.changing = true;
   loop.pass(second);
-  EXPECT_EQ(volume.take(), "") << "a change of role has the front ends";
+  EXPECT_EQ(volume.take(), "") << "a change of role is using the front ends";
   volume.changing = false;
   for (int i = 0; i < 3; ++i) {
     loop.pass(second);
@@ -148,14 +148,14 @@ TEST_F(StopperTest, ForceFailsRequestsBeforeTheDeviceGoes) {
   volume.answer({});
   EXPECT_EQ(volume.take(), "flush checkpoint ");
   stopper.turn();
-  EXPECT_EQ(volume.take(), "ended") << "by force: no failure of its own";
+  EXPECT_EQ(volume.take(), "ended") << "by force, so the volume has not failed";
 }
 
 TEST_F(StopperTest, AFailureFromBeforeTheStopIsReportedAtItsEnd) {
   volume.status.failed = true;
   stopper.ask(true);
   volume.answer(fail(Errc::conflict, "in use"));
-  EXPECT_EQ(volume.take(), "stop fail take ") << "in good order first";
+  EXPECT_EQ(volume.take(), "stop fail take ") << "cleanly first";
   volume.answer({});
   stopper.turn();
   EXPECT_EQ(volume.take(), "flush checkpoint failed");

@@ -93,7 +93,7 @@ TEST(StoppingTest, WhatTheFrontEndsAnswerInEachState) {
     EXPECT_EQ(b.front_ends_stopped(in_use, now), row.refused) << row.state;
     EXPECT_EQ(c.front_ends_taken(now), row.taken) << row.state;
     EXPECT_EQ(d.try_again(false), row.again) << row.state;
-    EXPECT_EQ(e.try_again(true), Next::nothing) << row.state << ": a change of role has the front ends";
+    EXPECT_EQ(e.try_again(true), Next::nothing) << row.state << ": a change of role is using the front ends";
   }
 }
 
@@ -120,9 +120,9 @@ TEST(StoppingTest, WhatHoldsInEachState) {
 
 TEST(StoppingTest, DrainsUntilAllIsHome) {
   Stopping s = draining();
-  EXPECT_EQ(s.turn(primary(), true, now), Next::nothing) << "the flush is under way";
+  EXPECT_EQ(s.turn(primary(), true, now), Next::nothing) << "the flush is in flight";
   s.flushed();
-  EXPECT_EQ(s.turn(primary(), false, now), Next::checkpoint) << "of what the flush made durable";
+  EXPECT_EQ(s.turn(primary(), false, now), Next::checkpoint) << "the records that the flush made durable";
   EXPECT_EQ(s.turn(primary(), false, now), Next::nothing);
   EXPECT_EQ(s.turn(primary(), true, now), Next::end);
   EXPECT_EQ(s.turn(primary(), true, now), Next::nothing) << "once";
@@ -162,7 +162,7 @@ TEST(StoppingTest, SaysWhatItWaitsFor) {
       "/dev/loop3 is mounted. Unmount it first; asked once more, the device is taken away from its users");
   Stopping again = refused();
   again.try_again(false);
-  EXPECT_EQ(waits(again, primary()), waits(refused(), primary())) << "also while it is tried again";
+  EXPECT_EQ(waits(again, primary()), waits(refused(), primary())) << "also during the next attempt";
   EXPECT_EQ(waits(forcing(), primary(false, true), slow), "");
   EXPECT_EQ(waits(draining(), primary(false, true), slow), "");
 }

@@ -203,7 +203,7 @@ TEST_F(DeviceExportTest, DetachedByAnotherProgramItIsAttachedAgainAndForeignDevi
   stop(told);
   run_until([&] { return told.has_value(); });
   EXPECT_TRUE(*told) << told->error().message;
-  EXPECT_TRUE(is_attached(*foreign)) << "a stop detached somebody else's device";
+  EXPECT_TRUE(is_attached(*foreign)) << "the stop detached another program's device";
   EXPECT_EQ(linked(), "");
   EXPECT_TRUE(detach_loop(*foreign));
 }
@@ -224,10 +224,10 @@ TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
   std::optional<Status> told;
   stop(told);
   run_until([&] { return told.has_value(); });
-  ASSERT_FALSE(*told) << "it has unmounted somebody else's mount";
+  ASSERT_FALSE(*told) << "the stop has unmounted another program's mount";
   EXPECT_NE(told->error().message.find("is mounted on it"), std::string::npos) << told->error().message;
   ASSERT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0)
-      << "the other mount has gone: " << std::strerror(errno);
+      << "the other mount is missing: " << std::strerror(errno);
   run_until([&] { return !device->device().empty(); });  // after a refused stop, the device is served again
   told.reset();
   stop(told);

@@ -71,9 +71,9 @@ TEST_F(LoopDevice, autoclear_ends_with_the_last_that_holds_it) {
   Fd user(open(loop.device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
   ASSERT_TRUE(user);
   attached->held.reset();
-  EXPECT_EQ(devices(), std::vector<std::string>{loop.device}) << "as long as somebody has it";
+  EXPECT_EQ(devices(), std::vector<std::string>{loop.device}) << "as long as the device is open";
   user.reset();
-  EXPECT_TRUE(await_cleared(loop)) << "a program that looks at the device just now is waited for";
+  EXPECT_TRUE(await_cleared(loop)) << "the detach waits for a program that briefly opens the device";
   EXPECT_TRUE(loops_of(file).empty());
 }
 
@@ -104,14 +104,14 @@ TEST_F(LoopDevice, another_file_under_the_same_number_is_left_alone) {
     std::filesystem::copy_file(file, where + "/foreign", std::filesystem::copy_options::overwrite_existing);
     Fd fd(open(ours->device.c_str(), O_RDWR | O_CLOEXEC)),
         backing(open((where + "/foreign").c_str(), O_RDWR | O_CLOEXEC));
-    ASSERT_EQ(ioctl(fd.get(), LOOP_SET_FD, backing.get()), 0) << "the number was taken by a third";
+    ASSERT_EQ(ioctl(fd.get(), LOOP_SET_FD, backing.get()), 0) << "another program took the number";
     fd.reset();
     LoopIdentity foreign = loops_of(where + "/foreign").at(0);
     EXPECT_FALSE(is_attached(loop));
-    EXPECT_TRUE(detach_loop(loop)) << "it is gone";
+    EXPECT_TRUE(detach_loop(loop)) << "the device is detached";
     EXPECT_TRUE(await_cleared(loop));
     abandon_loop(loop);
-    EXPECT_TRUE(is_attached(foreign)) << "somebody else's was detached";
+    EXPECT_TRUE(is_attached(foreign)) << "another program's device was detached";
     ASSERT_TRUE(detach_loop(foreign));
     auto again = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
     ASSERT_TRUE(again);

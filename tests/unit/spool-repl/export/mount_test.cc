@@ -70,7 +70,7 @@ TEST_F(MountPoint, must_be_a_file_with_an_absolute_path) {
 TEST_F(MountPoint, another_mount_at_the_same_path_stays) {
   struct stat st{};
   ASSERT_EQ(stat("/proc", &st), 0);
-  EXPECT_TRUE(unmount_own("/proc", st.st_dev + 1)) << "what is not there is gone";
+  EXPECT_TRUE(unmount_own("/proc", st.st_dev + 1)) << "a missing mount counts as unmounted";
   abort_mount("/proc", st.st_dev + 1, false);
   ASSERT_TRUE(topmost_mount("/proc"));
   EXPECT_EQ((*topmost_mount("/proc"))->device, st.st_dev);

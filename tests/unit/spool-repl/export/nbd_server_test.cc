@@ -325,7 +325,7 @@ TEST_F(NbdServer, a_stale_socket_is_replaced_another_file_is_not) {
   ASSERT_EQ(mknod(file.c_str(), S_IFREG | 0600, 0), 0);
   auto refused = other.listen_unix(file);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::conflict) << "it does not pass by waiting";
+  EXPECT_EQ(refused.error().code, Errc::conflict) << "waiting does not help";
   EXPECT_TRUE(std::filesystem::is_regular_file(file));
 }
 

@@ -87,7 +87,7 @@ struct NbdSilenceTest : NbdServerTest {
     ssize_t n = -1;
     run_until(
         [&] { return (n = ::recv(refused.get(), &byte, 1, MSG_DONTWAIT)) >= 0 || errno == ECONNRESET; });
-    EXPECT_LE(n, 0) << "it was greeted";
+    EXPECT_LE(n, 0) << "the client got the greeting";
     Fd other = connect_serving("127.0.0.2");
     EXPECT_EQ(server->connections(), 4u);
     clients.pop_back();

@@ -310,7 +310,7 @@ class FakeQueue final : public Queue {
     ASSERT_FALSE(slot.fetched) << "a tag is given twice";
     ASSERT_NE(c.addr, 0u);
     ASSERT_EQ(c.addr % 4096, 0u);
-    ASSERT_EQ(known_commit, slot.busy) << "a commit of nothing, or a fetch of what is out";
+    ASSERT_EQ(known_commit, slot.busy) << "a commit without a request, or a fetch of a tag in use";
     if (known_commit) {
       slot.result = c.result;
       if (c.result > 0 && (slot.descriptor.op_flags & 0xff) == 0) {
@@ -382,7 +382,7 @@ class UblkTest : public testing::Test {
   template <class Predicate>
   void run_until(Predicate done) {
     for (int i = 0; !done(); ++i) {
-      ASSERT_LT(i, 3000) << "it does not happen";
+      ASSERT_LT(i, 3000) << "the event does not happen";
       ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
     }
   }

@@ -136,7 +136,7 @@ TEST_F(UblkTest, WhatWouldLeadOutsideIsRefused) {
   EXPECT_EQ(io({0, 8, sectors, 0}), -EIO) << "behind the end";
   EXPECT_EQ(io({1, 8, sectors - 7, 0}), -EIO) << "across the end";
   EXPECT_EQ(io({1, 8, 0xffffffffffffffff, 0}), -EIO);
-  EXPECT_EQ(io({1, 8, 1ull << 55, 0}), -EIO) << "an offset that is 0 again in bytes";
+  EXPECT_EQ(io({1, 8, 1ull << 55, 0}), -EIO) << "an offset that overflows to 0 bytes";
   EXPECT_EQ(io({3, 8, sectors - 7, 0}), -EIO);
   EXPECT_EQ(io({5, 0xffffffff, 0, 0}), -EINVAL);
   EXPECT_EQ(io({4, 8, 0, 0}), -EOPNOTSUPP) << "write same";

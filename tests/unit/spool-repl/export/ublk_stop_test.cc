@@ -119,7 +119,7 @@ TEST_F(UblkTest, AMountedDeviceStays) {
   EXPECT_EQ(refused.error().code, Errc::unavailable);
   EXPECT_TRUE(linked());
   EXPECT_TRUE(driver->is_live(0));
-  EXPECT_EQ(io(describe(Op::write, 0, 4096), filled(4096, 1)), 4096) << "it goes on serving";
+  EXPECT_EQ(io(describe(Op::write, 0, 4096), filled(4096, 1)), 4096) << "the device keeps serving";
   driver->with([&] { return driver->claimed_elsewhere = false; });
   EXPECT_TRUE(stop_and_wait());
   EXPECT_FALSE(driver->exists(0));
@@ -134,7 +134,7 @@ TEST_F(UblkTest, ADeviceThatAProgramHasOpenStays) {
   EXPECT_EQ(refused.error().code, Errc::unavailable);
   EXPECT_NE(refused.error().message.find("fio (812)"), std::string::npos);
   EXPECT_TRUE(driver->is_live(0));
-  EXPECT_GT(driver->pauses, 0u) << "a program that only looks is waited for";
+  EXPECT_GT(driver->pauses, 0u) << "the stop waits for a program that briefly opens the device";
   driver->with([&] {
     driver->used_by.clear();
     return 0;
@@ -186,7 +186,7 @@ TEST_F(UblkTest, AbortFailsWhatWaitsAtOnce) {
   for (unsigned tag = 0; tag < 3; ++tag) EXPECT_EQ(driver->result(0, tag).value_or(0), -EIO);
   run_until([&] { return !driver->is_live(0); });
   EXPECT_FALSE(linked());
-  EXPECT_EQ(device->in_flight(), 3u) << "the target still has them, and their memory";
+  EXPECT_EQ(device->in_flight(), 3u) << "the target still uses the requests and their memory";
   while (!target.waiting.empty()) target.complete_first();
   EXPECT_EQ(device->in_flight(), 0u);
   run_until([&] { return !driver->exists(0); });
@@ -333,7 +333,7 @@ TEST_F(UblkTest, OnlyDeadDevicesOfTheSameLinkAreRemoved) {
   driver->models[4].queue_open = true;  // its process has not ended completely
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
-  EXPECT_EQ(**ready, "/dev/ublkb0") << "the number that has become free";
+  EXPECT_EQ(**ready, "/dev/ublkb0") << "the freed number";
   for (unsigned number = 1; number <= 4; ++number) EXPECT_TRUE(driver->exists(number)) << number;
   EXPECT_TRUE(driver->is_live(3));
 }

@@ -50,7 +50,7 @@ TEST(Agreement, WhatComesFromOutsideIsPrintableAndShort) {
   std::string told = disagreement(text({{"protocol", "C"}}), hostile);
   EXPECT_LE(told.size(), 700u);
   for (char c : told) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << told;
-  EXPECT_NE(disagreement("a=1\nb=2\n", "b=2\na=1\n"), "") << "another order is another list";
+  EXPECT_NE(disagreement("a=1\nb=2\n", "b=2\na=1\n"), "") << "a different order is a different list";
   EXPECT_NE(disagreement("a=1\n", "a=1\na=2\n"), "");
 }
 

@@ -51,7 +51,7 @@ TEST(BitmapPage, OfAnotherPlaceSlotOrVolumeIsRefused) {
   EXPECT_FALSE(decode_bitmap_page(page, volume, 2, 3, back));
   EXPECT_FALSE(decode_bitmap_page(page, other_volume, 1, 3, back));
   EXPECT_FALSE(decode_bitmap_page(std::vector<std::byte>(block_size), volume, 1, 3, back))
-      << "zeros are no page";
+      << "zeros are not a page";
 }
 
 }  // namespace

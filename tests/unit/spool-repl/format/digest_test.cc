@@ -29,7 +29,7 @@ TEST(Digest, BelongsToItsContentPlaceAndVolume) {
   EXPECT_GT(digest, digest_zeros);
   EXPECT_TRUE(digest_fits(digest, volume, Lba{9}, block));
   EXPECT_FALSE(digest_fits(digest, volume, Lba{9}, other));
-  EXPECT_FALSE(digest_fits(digest, volume, Lba{10}, block)) << "a write that went elsewhere";
+  EXPECT_FALSE(digest_fits(digest, volume, Lba{10}, block)) << "a misdirected write";
   EXPECT_FALSE(digest_fits(digest, other_volume, Lba{9}, block));
   EXPECT_TRUE(digest_fits(digest_zeros, volume, Lba{9}, zeros));
   zeros[4095] = std::byte{1};
@@ -67,7 +67,7 @@ TEST(DigestPage, OfAnotherPlaceOrVolumeIsLost) {
   EXPECT_EQ(back, std::vector<Digest>(digest_page_blocks, digest_unknown));
   EXPECT_EQ(decode_digest_page(page, other_volume, 3, back), 8u);
   EXPECT_EQ(decode_digest_page(std::vector<std::byte>(block_size), volume, 3, back), 8u)
-      << "zeros are no page";
+      << "zeros are not a page";
 }
 
 struct DigestTableTest : testing::Test {
@@ -88,7 +88,7 @@ TEST_F(DigestTableTest, KnowsWhatWasPutAndNothingElse) {
   EXPECT_TRUE(table.fits(Lba{1}, content.data()));
   table.forget();
   EXPECT_TRUE(table.fits(Lba{3}, content.data()));
-  EXPECT_TRUE(DigestTable().fits(Lba{3}, content.data())) << "of a volume that has none";
+  EXPECT_TRUE(DigestTable().fits(Lba{3}, content.data())) << "of a volume without digests";
 }
 
 // A page of equal digests needs no memory of its own, but gives the same answers.
@@ -159,7 +159,7 @@ TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
   EXPECT_FALSE(table.changed());
   table.put(Lba{0}, content.data());
   table.put_zeros(Lba{4 * digest_page_blocks - 1}, 2);
-  EXPECT_FALSE(table.changed()) << "the same again";
+  EXPECT_FALSE(table.changed()) << "the same page again";
 
   table.forget();
   ASSERT_TRUE(table.changed());

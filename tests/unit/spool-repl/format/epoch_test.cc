@@ -93,7 +93,7 @@ TEST_F(ForgottenTest, ForceIsKeptWhenItsEpochLeavesTheTable) {
   note(t, 1, 1);
   note(t, 2, 3, epoch_by_force);
   for (std::uint64_t i = 3; i <= epoch_table_max + 1; ++i) note(t, i, 1);
-  EXPECT_EQ(t.forgotten_force, ForgottenForce()) << "it is in the table still";
+  EXPECT_EQ(t.forgotten_force, ForgottenForce()) << "the epoch is still in the table";
   note(t, epoch_table_max + 2, 1);
   EXPECT_EQ(t.forgotten_force, (ForgottenForce{at(2), Lsn{20}, set_of(3)}));
   for (std::uint64_t i = 40; i < 140; ++i) note(t, i, 1, i == 50 ? epoch_by_force : 0u);
@@ -121,8 +121,7 @@ TEST_F(ForgottenTest, WhoseHistoryHasItKnowsIt) {
   forgot_too = there;
   for (std::uint64_t i = 1; i < 25; ++i) note(diverged, i, 1, 0, 9);
   EXPECT_EQ(forcers_unknown_to(stale, there), set_of(3));
-  EXPECT_EQ(forcers_unknown_to(diverged, there), set_of(3))
-      << "its counters are higher, and it is another history";
+  EXPECT_EQ(forcers_unknown_to(diverged, there), set_of(3)) << "higher counters, but another history";
   EXPECT_EQ(forcers_unknown_to(came_after, there), 0u);
   EXPECT_EQ(forcers_unknown_to(forgot_too, there), 0u);
   EXPECT_EQ(forcers_unknown_to(there, stale), 0u);

@@ -122,9 +122,9 @@ TEST(Body, ExtentsOutOfOrderOrBounds) {
   EXPECT_TRUE(refused(with({{Lba{1}, 1, ExtentKind::zeros}}, 1), "payload blocks"));
   EXPECT_TRUE(refused(with({{Lba{1}, 1, static_cast<ExtentKind>(3)}}, 0), "extent kind"));
   EXPECT_FALSE(refused(with({{Lba{5}, 3, ExtentKind::zeros}, {Lba{8}, 1, ExtentKind::data}}, 1), ""))
-      << "adjacent is fine";
+      << "adjacent extents are valid";
   EXPECT_FALSE(refused(with({{Lba{volume_blocks - 1}, 1, ExtentKind::data}}, 1), ""))
-      << "the last block is fine";
+      << "the last block is valid";
 }
 
 // Only a defective or hostile writer makes these: the hash is right, but the content is invalid.
@@ -158,7 +158,7 @@ TEST(Body, HeaderThatContradictsItself) {
   auto version = decode_body_meta(rehashed(older), volume, volume_blocks);
   ASSERT_FALSE(version);
   EXPECT_EQ(version.error().code, Errc::invalid)
-      << "no damage, so that recovery stops instead of taking it for the end";
+      << "not damage, so that recovery stops instead of treating it as the end";
   Bytes newer = encoded(small_body());
   store_le(newer.data() + 108, std::uint32_t{0x40});
   auto unknown = decode_body_meta(rehashed(newer), volume, volume_blocks);
@@ -175,7 +175,7 @@ TEST(Payload, HashCountAndBlocks) {
   std::vector<Bytes> payload = {block(0xa1), block(0xa2)};
   EXPECT_TRUE(verify_payload(body, pointers(payload)));
   EXPECT_FALSE(verify_payload(body, pointers({payload[0]})));
-  EXPECT_FALSE(verify_payload(body, pointers({payload[1], payload[0]}))) << "order counts";
+  EXPECT_FALSE(verify_payload(body, pointers({payload[1], payload[0]}))) << "the order matters";
   payload[1][4095] ^= std::byte{0x80};
   auto bad = verify_payload(body, pointers(payload));
   ASSERT_FALSE(bad);
@@ -251,7 +251,7 @@ TEST(EpochMark, NamesTheEpochThatWasKnownBefore) {
   other.id.bytes[0] = std::byte{0x80};
   EpochEntry e{epoch, Lsn{1}, 2, 0b11, epoch_by_force, mark_of(before)};
   EXPECT_TRUE(comes_after(e, before));
-  EXPECT_FALSE(comes_after(e, other)) << "the counter alone does not tell";
+  EXPECT_FALSE(comes_after(e, other)) << "the counter alone is not enough";
   e.granted_after = {};
   EXPECT_FALSE(comes_after(e, before));
   EXPECT_EQ(mark_of({}), EpochMark());

@@ -65,7 +65,8 @@ TEST(SuperblockFormat, EveryFlippedBitIsRefused) {
 
 TEST(SuperblockFormat, NothingThere) {
   EXPECT_EQ(decode_superblock(Bytes(block_size)).error().code, Errc::not_found);
-  EXPECT_EQ(decode_superblock(encoded(label())).error().code, Errc::not_found) << "a label is no superblock";
+  EXPECT_EQ(decode_superblock(encoded(label())).error().code, Errc::not_found)
+      << "a label is not a superblock";
   EXPECT_EQ(decode_data_label(encoded(superblock())).error().code, Errc::not_found);
 }
 

@@ -91,7 +91,7 @@ TEST(Wire, UnknownTypes) {
 TEST(Wire, RefusalIsBounded) {
   auto out = decode_peer_message(40, encoded(PeerMessage(Refuse{std::string(5000, 'x')})));
   ASSERT_TRUE(out) << out.error().message;
-  EXPECT_EQ(std::get<Refuse>(*out).reason.size(), 1024u) << "the sender cuts it";
+  EXPECT_EQ(std::get<Refuse>(*out).reason.size(), 1024u) << "the sender truncates it";
   EXPECT_TRUE(decode_peer_message(40, Bytes(1025)));
   EXPECT_FALSE(decode_peer_message(40, Bytes(1026))) << "the receiver does not rely on that";
 }

@@ -38,8 +38,8 @@ TEST(Create, AJournalTooSmallSaysHowLargeItMustBe) {
     ASSERT_TRUE(fails_with(small.error(), Errc::invalid, {"4 MiB", "too small", "at least"}));
     const std::string& text = small.error().message;
     std::uint64_t mib = std::stoull(text.substr(text.find("at least") + 9));
-    EXPECT_TRUE(plan_layout(o, mib << 20)) << "what it asks for is enough";
-    EXPECT_FALSE(plan_layout(o, (mib - 1) << 20)) << "and no more than needed";
+    EXPECT_TRUE(plan_layout(o, mib << 20)) << "the requested size is enough";
+    EXPECT_FALSE(plan_layout(o, (mib - 1) << 20)) << "no more than needed";
   }
 }
 
@@ -96,7 +96,7 @@ TEST(Create, AnInterruptedCreationLeavesNoVolume) {
     journal.fails = data.fails = nullptr;
     auto found = load_superblock(journal);
     if (found)
-      EXPECT_TRUE(recover(journal, data)) << "one copy stands: then everything before it does";
+      EXPECT_TRUE(recover(journal, data)) << "one copy is intact, so everything before it is durable";
     else
       EXPECT_EQ(found.error().code, Errc::not_found);
   }

@@ -94,7 +94,7 @@ TEST_F(Cut, AnImageIsReadAtAnyPlace) {
     }
   r.data.fails = [](std::uint64_t, std::uint64_t, bool) { return true; };
   AlignedBuffer out(block_size);
-  EXPECT_TRUE(image->read(8 * block_size, out.span())) << "of the journal";
+  EXPECT_TRUE(image->read(8 * block_size, out.span())) << "an error of the journal";
   EXPECT_FALSE(image->read(7 * block_size - block_size, out.span()));
 }
 

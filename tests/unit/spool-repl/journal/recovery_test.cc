@@ -52,7 +52,7 @@ TEST(Recovery, ReplaysWhatIsCommittedAndKeepsTheRest) {
   auto out = recovered(r);
   r.apply({{1, 2, 0x11}});
   r.apply({{2, 1, 0x22}});
-  EXPECT_TRUE(r.data_is_model()) << "the third is not known to be committed";
+  EXPECT_TRUE(r.data_is_model()) << "it is unknown whether the third is committed";
   EXPECT_EQ(r.data.unsynced, 0u);
   EXPECT_EQ(out.log.commit, second.mark.lsn);
   ASSERT_EQ(out.log.records.size(), 3u);
@@ -60,7 +60,7 @@ TEST(Recovery, ReplaysWhatIsCommittedAndKeepsTheRest) {
   EXPECT_EQ(out.report.blocks_replayed, 2u) << "each block once, its newest version";
   EXPECT_EQ(out.log.records[2].body.mark(), third.mark);
   EXPECT_EQ(out.log.records[2].payload, std::vector<std::byte>(block_size, std::byte{0x33}));
-  EXPECT_TRUE(out.log.records[0].payload.empty()) << "what is home needs no memory";
+  EXPECT_TRUE(out.log.records[0].payload.empty()) << "blocks at home need no memory";
 }
 
 TEST(Recovery, CountsUpTheIncarnation) {
@@ -177,7 +177,7 @@ TEST(Recovery, PaddingMayBeAnything) {
   Replica r;
   auto w = r.append({{2, 3, 2}});
   damage(r, w, 4000);
-  EXPECT_EQ(recovered(r).report.records, 1u) << "between body meta and payload nothing counts";
+  EXPECT_EQ(recovered(r).report.records, 1u) << "the padding between body meta and payload does not matter";
 }
 
 TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
@@ -189,7 +189,7 @@ TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
   damage(r, hole, 70);
   auto out = recovered(r);
   EXPECT_EQ(out.report.records, 1u);
-  EXPECT_EQ(out.report.torn_frames, 3u) << "the torn record's own frame is whole, its body is not";
+  EXPECT_EQ(out.report.torn_frames, 3u) << "the torn record's frame is intact, its body is not";
   EXPECT_EQ(out.log.commit, Lsn{0});
 }
 
@@ -232,7 +232,7 @@ TEST(Recovery, DamageFarBackIsFoundByAnyLaterFrame) {
   Replica last_but_one = r;
   damage(last_but_one, all[38], 5000);
   EXPECT_TRUE(refused(last_but_one, Errc::corrupt, {"damaged after LSN 38"}))
-      << "the last frame says it was durable";
+      << "the last frame says that it was durable";
   for (std::size_t i : {0u, 7u, 37u}) {
     Replica bad = r;
     damage(bad, all[i], 70);
@@ -268,7 +268,7 @@ TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   std::optional<Damage> told;
   auto out = recover(r.journal, r.data, [&](const Damage& d) {
     told = d;
-    EXPECT_EQ(r.journal.bytes, before) << "told before anything is changed";
+    EXPECT_EQ(r.journal.bytes, before) << "reported before any change";
     return Status();
   });
   ASSERT_TRUE(out) << out.error().message;
@@ -280,8 +280,8 @@ TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   EXPECT_EQ(out->log.records.size(), 2u);
   const auto* damaged = std::get_if<disk_state::Damaged>(&sb.disk);
   ASSERT_TRUE(damaged);
-  EXPECT_EQ(damaged->until, first.mark.lsn) << "what was committed, and may be in the data area in part";
-  EXPECT_EQ(damaged->base.lsn, first.mark.lsn) << "no more than that is known to be in the data area";
+  EXPECT_EQ(damaged->until, first.mark.lsn) << "committed records, which may be partly in the data area";
+  EXPECT_EQ(damaged->base.lsn, first.mark.lsn) << "only this is known to be in the data area";
   // The next start finds the same end without the damage, because the log was cut there.
   auto again = recovered(r);
   EXPECT_FALSE(again.report.damage);
@@ -383,8 +383,8 @@ TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
     ASSERT_TRUE(out) << out.error().message;
     ASSERT_TRUE(told) << which;
     EXPECT_EQ(told->offset, bad.offset);
-    EXPECT_EQ(out->report.records, static_cast<std::uint64_t>(which)) << "what lies before it can be read";
-    EXPECT_EQ(r.journal.bytes[bad.offset], std::byte{0}) << "written, so that it can be read from now on";
+    EXPECT_EQ(out->report.records, static_cast<std::uint64_t>(which)) << "the part before it is readable";
+    EXPECT_EQ(r.journal.bytes[bad.offset], std::byte{0}) << "written, so that it is readable from now on";
   }
 }
 
@@ -425,7 +425,7 @@ TEST(Recovery, WhatWasCutOffProvesNothing) {
   auto out = recovered(r);
   EXPECT_EQ(out.report.records, 1u);
   EXPECT_EQ(out.report.torn_frames, 1u);
-  EXPECT_NE(r.journal.bytes[claimed.offset], old_bytes[claimed.offset]) << "and there are none any more";
+  EXPECT_NE(r.journal.bytes[claimed.offset], old_bytes[claimed.offset]) << "the frames are erased";
   EXPECT_EQ(recovered(r).report.torn_frames, 0u);
   // Frames after the cut that belong to the new incarnation count again.
   Replica again;
@@ -487,7 +487,7 @@ TEST(Recovery, AnUnreadableSectorInTheGapIsNoDamage) {
   auto out = recovered(r);
   EXPECT_EQ(out.report.records, 2u);
   EXPECT_FALSE(out.report.damage);
-  EXPECT_TRUE(readable) << "since it is written";
+  EXPECT_TRUE(readable) << "because it is written";
 }
 
 TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
@@ -628,7 +628,7 @@ TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
     Replica r = made;
     r.journal.fails = [](std::uint64_t at, std::uint64_t, bool write) { return !write && at >= ring_offset; };
     EXPECT_TRUE(refused(r, Errc::corrupt, {"j.img", "cannot be read", std::to_string(ring_offset)}))
-        << "damage, as any other";
+        << "like any other damage";
   }
   {
     Replica r = made;
@@ -647,7 +647,7 @@ TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
     auto out = recover(r.journal, r.data);
     ASSERT_FALSE(out);
     EXPECT_TRUE(fails_with(out.error(), Errc::io, {"d.img"}));
-    EXPECT_EQ(r.journal.bytes, before) << "the superblock says nothing that is not true";
+    EXPECT_EQ(r.journal.bytes, before) << "the superblock says nothing wrong";
   }
   (void)w;
 }

@@ -60,7 +60,7 @@ TEST(Replay, WhatFitsIsLoadedAndNotWrittenHome) {
   EXPECT_EQ(loaded.log().home, tail);
   EXPECT_EQ(loaded.log().commit, last.mark.lsn);
   EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{1, 3, 2, 9}))
-      << "each once, where it came last; not what nobody knows to be committed";
+      << "each block once, its newest version; no uncommitted block";
   EXPECT_EQ((std::vector{loaded.value(0), loaded.value(1), loaded.value(2), loaded.value(3)}),
             (std::vector{0x11, 0x11, 0x22, 0x33}));
   r.apply({{1, 3, 0x11}, {2, 1, 0x22}, {9, 1, 0x33}});
@@ -76,13 +76,13 @@ TEST(Replay, WhatIsOlderThanFitsGoesHome) {
   Written open = r.append({{100, 1, 0x55}}, last.mark.lsn, last.mark.lsn);
   Loaded loaded(r, 3 + open.blocks);
   EXPECT_EQ(loaded.volume.report.blocks_replayed, 2u)
-      << "block 1 of the first record, 2 of the second; 3 has come again";
-  EXPECT_EQ(loaded.log().home, second.mark.lsn) << "its only block that has not come again has no room";
+      << "block 1 of the first record, 2 of the second; 3 was written again";
+  EXPECT_EQ(loaded.log().home, second.mark.lsn) << "its only block that was not written again does not fit";
   EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{7, 8, 3}));
   EXPECT_EQ(r.data.unsynced, 0u);
   EXPECT_EQ(r.data.bytes[1 * block_size], std::byte{0x11});
   EXPECT_EQ(r.data.bytes[2 * block_size], std::byte{0x22});
-  EXPECT_EQ(r.data.bytes[7 * block_size], std::byte{0}) << "it is in memory";
+  EXPECT_EQ(r.data.bytes[7 * block_size], std::byte{0}) << "the block is in memory";
 }
 
 TEST(Replay, RecordsThatMayNotBeCommittedHaveTheirRoomFirst) {

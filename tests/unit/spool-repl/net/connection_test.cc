@@ -182,7 +182,7 @@ TEST_F(ConnectionTest, AStreamThatCannotBeOpened) {
   EXPECT_FALSE(a.connection->is_open());
   EXPECT_EQ(there->written, 0u);
   loop.pass(timeout * 3);
-  EXPECT_EQ(a.closed.size(), 1u) << "the timer has gone too";
+  EXPECT_EQ(a.closed.size(), 1u) << "the timer is removed too";
 }
 
 TEST_F(ConnectionTest, OpeningIsPartOfTheHandshakesTime) {

@@ -318,7 +318,7 @@ TEST_F(HandshakeTest, Garbage) {
   auto d = dialer();
   ASSERT_TRUE(d.receive(challenge_type, only(accepter()).payload));
   auto hello = d.take_output()[0].payload;
-  EXPECT_EQ(hello.size(), hello_bytes + 4) << "and no settings";
+  EXPECT_EQ(hello.size(), hello_bytes + 4) << "and without settings";
   for (std::size_t n = 0; n < hello.size(); ++n) {
     auto c = accepter();
     EXPECT_FALSE(c.receive(hello_type, ByteSpan(hello).first(n))) << n;

@@ -89,7 +89,7 @@ TEST_F(PeerNetTest, ASilentNameServerHoldsUpNobody) {
   ASSERT_TRUE(start(a, std::move(o)));
   run_until([&] { return *asked == 1; });
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
-  EXPECT_EQ(*asked, 1) << "one thread for a peer";
+  EXPECT_EQ(*asked, 1) << "one thread for each peer";
   EXPECT_NE(a.net->trouble(2).find("\"peer.example:7788\" is being looked up"), std::string::npos)
       << a.net->trouble(2);
   Fd fd = call();  // the loop continues, and the end does not wait for the look-up either
@@ -127,7 +127,7 @@ TEST_F(PeerNetTest, APathThatDropsDataIsNoConnection) {
   run_until([&] {
     return b.noticed("replica 1 can be connected, but 128 KiB of data did not get through within 6000 ms");
   });
-  EXPECT_EQ(b.ups, 0) << "the owner never waited for it";
+  EXPECT_EQ(b.ups, 0) << "the connection never counted";
   EXPECT_NE(b.net->trouble(1).find("compare the MTU"), std::string::npos);
 }
 

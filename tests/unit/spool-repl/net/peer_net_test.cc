@@ -77,7 +77,7 @@ TEST_F(PeerNetTest, TheDialerWaitsUntilThePeerListens) {
   run_until([&] { return a.up() && b.up(); });
   std::size_t same = 0;
   for (const auto& n : a.notices) same += n.find("cannot connect") != std::string::npos;
-  EXPECT_EQ(same, 1u) << "each reason once in a row";
+  EXPECT_EQ(same, 1u) << "a repeated reason is reported once";
 }
 
 TEST_F(PeerNetTest, PingsKeepASilentLinkAlive) {
@@ -88,7 +88,7 @@ TEST_F(PeerNetTest, PingsKeepASilentLinkAlive) {
     for (int turn = 0; turn < 5; ++turn) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
   }
   EXPECT_EQ(a.downs + b.downs, 0);
-  EXPECT_TRUE(a.got.empty() && b.got.empty()) << "pings are nobody's business";
+  EXPECT_TRUE(a.got.empty() && b.got.empty()) << "pings are not passed to the owner";
 }
 
 TEST_F(PeerNetTest, APeerThatFallsSilentIsLost) {
@@ -143,7 +143,7 @@ TEST_F(PeerNetTest, APortInUseIsTriedAgain) {
   EXPECT_TRUE(second.noticed(trouble)) << second.notices.back();
   EXPECT_EQ(second.net->trouble(1), trouble);
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
-  EXPECT_EQ(second.notices.size(), 1u) << "each reason once in a row";
+  EXPECT_EQ(second.notices.size(), 1u) << "a repeated reason is reported once";
   b = {};
   run_until([&] { return second.noticed("listening on " + ports[2].address() + " now"); });
   EXPECT_EQ(second.net->trouble(1), "");
@@ -334,7 +334,7 @@ TEST_F(PeerNetTest, WaitsForDescriptors) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(b.noticed("no connection can be accepted: Too many open files"));
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
-  EXPECT_EQ(b.notices.size(), 1u) << "it does not try while it pauses";
+  EXPECT_EQ(b.notices.size(), 1u) << "no attempt during the pause";
   std::byte byte;
   EXPECT_EQ(::recv(fd.get(), &byte, 1, 0), -1);
   clock.hand = clock.hand + std::chrono::seconds(1);

@@ -170,7 +170,7 @@ TEST_F(BundleTest, OneThatWasFinishedMeanwhileIsKept) {
 }
 
 TEST_F(BundleTest, OnlyOnesOwn) {
-  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  ASSERT_EQ(::geteuid(), 0u) << "this test changes file owners: run it as root";
   OsFileOps ops;
   auto created = [&] {
     auto done = BundleWriter::create(path_, ops);
@@ -219,7 +219,7 @@ void end_everywhere(const Spool& loser, const TemporaryDirectory& beside, Fault 
     EXPECT_EQ(opened->manifest().messages.size(), 2u);
     for (const Message& m : opened->manifest().messages) EXPECT_TRUE(opened->verify(m));
   }
-  EXPECT_GT(steps, 10) << "the faults did not come";
+  EXPECT_GT(steps, 10) << "no fault was injected";
 }
 
 TEST_F(BundleTest, ExtractionKilledAtEachStep) {

@@ -49,7 +49,7 @@ TEST_F(Deliver, OnceHoweverOftenItIsRun) {
     for (const char* all : {ann.c_str(), bob.c_str()})
       fs::remove_all(winner_ / all), winner_.make_maildir(all);
     EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}}))
-        << "what its user deleted stays deleted";
+        << "a message that the user deleted stays deleted";
     EXPECT_EQ(count("one") + count("two"), 0u);
     fs::remove_all(winner_ / ".twinloft-salvage");
   }
@@ -66,7 +66,8 @@ TEST_F(Deliver, WhatTheWinnerHasIsLeft) {
   EXPECT_EQ(fates(run()), (Fates{{"one", Fate::already_there}, {"two", Fate::delivered}}));
   EXPECT_EQ(count("one"), 1u);
   fs::remove(winner_ / (ann + "/.Trash/cur/9.x:2,ST"));
-  EXPECT_EQ(fates(run())["one"], Fate::done_before) << "it was there, and is deleted: it stays so";
+  EXPECT_EQ(fates(run())["one"], Fate::done_before)
+      << "a message that was there and is deleted stays deleted";
 }
 
 TEST_F(Deliver, TheSameContentOfTheBundleOnce) {
@@ -101,7 +102,7 @@ TEST_F(Deliver, WhatMayHaveBeenOnItsWay) {
                                  {"seen", Fate::left_deleted},
                                  {"there", Fate::already_there}}));
   fs::remove(winner_ / (ann + "/.Old/dovecot-uidlist"));
-  EXPECT_EQ(fates(run())["seen"], Fate::done_before) << "Dovecot forgets, the ledger does not";
+  EXPECT_EQ(fates(run())["seen"], Fate::done_before) << "Dovecot forgets the message, the ledger does not";
 }
 
 TEST_F(Deliver, WhatCanNotBeToldToBeDeletedIsOpen) {
@@ -232,7 +233,7 @@ TEST_F(Deliver, ALostReplyIsDecidedByLooking) {
   });
   DeliverReport report = run(&server);
   EXPECT_EQ(fates(report), (Fates{{"one", Fate::unknown}, {"two", Fate::unknown}}))
-      << "the server may yet take it away again";
+      << "the server may still remove it";
   EXPECT_EQ(report.open(), 2u);
   EXPECT_EQ(fates(run(&server)), (Fates{{"one", Fate::already_there}, {"two", Fate::already_there}}));
   EXPECT_EQ(fates(run(&server)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}}));
@@ -268,7 +269,7 @@ TEST_F(Deliver, AServerThatGoesAwayInTheMiddle) {
   extract();
   DeliverReport report = run(&server);
   EXPECT_EQ(report.count(Fate::delivered), 1u);
-  EXPECT_EQ(report.count(Fate::failed), 1u) << "the one by which it was noticed";
+  EXPECT_EQ(report.count(Fate::failed), 1u) << "the message by which it was detected";
   EXPECT_EQ(report.count(Fate::not_tried), 2u);
   EXPECT_EQ(report.notes.size(), 1u);
   server.set_script({});
@@ -317,7 +318,7 @@ void expect_of_user(const std::string& maildir) {
 }
 
 TEST_P(EndedAnywhere, EachOnce) {
-  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  ASSERT_EQ(::geteuid(), 0u) << "this test changes file owners: run it as root";
   auto [fault, by_lmtp] = GetParam();
   loser_.make_maildir(ann + "/.New");
   loser_.put(ann + "/.New/cur/5.n:2,FS", late("three"));
@@ -353,7 +354,7 @@ TEST_P(EndedAnywhere, EachOnce) {
     fs::remove_all(winner_ / "example.org");
     for (const std::string& maildir : {ann, bob}) winner_.make_maildir(maildir);
   }
-  EXPECT_GT(steps, by_lmtp ? 12 : 40) << "the faults did not come";
+  EXPECT_GT(steps, by_lmtp ? 12 : 40) << "no fault was injected";
 }
 
 INSTANTIATE_TEST_SUITE_P(Copy, EndedAnywhere,

@@ -35,7 +35,7 @@ TEST(Digest, KnownValue) {
 
 TEST(Digest, TheSameOnBothSides) {
   Sha256 one = digest(message("a")).content;
-  EXPECT_EQ(digest(message("a", "ann@example.org", "2")).content, one) << "another try of the MTA";
+  EXPECT_EQ(digest(message("a", "ann@example.org", "2")).content, one) << "another attempt of the MTA";
   EXPECT_EQ(digest(message("a", "postmaster@example.org")).content, one) << "another address of the user";
   EXPECT_EQ(digest(with_crlf(message("a"))).content, one);
   EXPECT_EQ(digest("Return-Path: <>\nDelivered-To: x\nReceived: from salvage\n\tby y with LMTP id 9\n" +
@@ -90,8 +90,7 @@ TEST(Digest, WhereTheTraceEnds) {
         "\nDelivered-To: x\n", "Return-Path:", "Return-Path: x\n", "Delivered-To : x\n\n", ""})
     EXPECT_EQ(behind(stays), stays);
   std::string endless = "Delivered-To: x\nReturn-Path: " + std::string(trace_bytes_max, 'a') + "\n\n";
-  EXPECT_EQ(trace_length(endless, false), 16u)
-      << "a field that does not end where it is looked for is content";
+  EXPECT_EQ(trace_length(endless, false), 16u) << "a field that does not end within the limit is content";
 }
 
 TEST(Digest, AnEmptyMessageIsEmptyAlsoWithATrace) {

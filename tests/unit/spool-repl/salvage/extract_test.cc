@@ -80,7 +80,7 @@ TEST_F(Extract, TheBundleHasTheBytesAndWhereTheyCameFrom) {
   EXPECT_EQ(m.modified.seconds, about.st_mtim.tv_sec);
   EXPECT_EQ(m.changed.ns, static_cast<std::uint32_t>(about.st_ctim.tv_nsec));
   ASSERT_EQ(::stat(bundle_.c_str(), &about), 0);
-  EXPECT_EQ(about.st_mode & 0777, 0700u) << "mail is nobody else's business";
+  EXPECT_EQ(about.st_mode & 0777, 0700u) << "no other user may read mail";
 }
 
 // Tests the rule alone, because a file's birth time cannot be set.
@@ -93,7 +93,7 @@ TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   EXPECT_TRUE(may(0, 0)) << "the newest itself";
   EXPECT_TRUE(may(-4, 2));
   EXPECT_TRUE(may(-300, 0));
-  EXPECT_FALSE(may(-301, 2)) << "nobody waits so long for a rename";
+  EXPECT_FALSE(may(-301, 2)) << "a rename never takes that long";
   EXPECT_TRUE(may(-60, -30)) << "its directory may have been synced when the newest was born";
   EXPECT_FALSE(may(-60, -31)) << "renamed while later ones were still to come";
   EXPECT_EQ(ExtractOptions().slack, std::chrono::seconds(30));
@@ -101,9 +101,9 @@ TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
 
 TEST(OnItsWay, TheNewestOfBeforeTheParting) {
   EXPECT_EQ(newest_birth({100, 499, 300}, 500), 499);
-  EXPECT_EQ(newest_birth({100, 499, 9000}, 500), 499) << "made of old blocks, later";
+  EXPECT_EQ(newest_birth({100, 499, 9000}, 500), 499) << "created later from old blocks";
   EXPECT_EQ(newest_birth({100, 499, 300}, std::nullopt), 499);
-  EXPECT_EQ(newest_birth({600, 700}, 500), 700) << "somebody has set the clock";
+  EXPECT_EQ(newest_birth({600, 700}, 500), 700) << "the clock was set";
   EXPECT_EQ(newest_birth({}, 500), std::nullopt);
 }
 
@@ -111,12 +111,12 @@ TEST(OnItsWay, OneMaildirDoesNotSayWhenTheHistoriesParted) {
   using Witnesses = std::vector<Witness>;
   EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 500}, {100, {}}}), 500);
   EXPECT_EQ(first_credible_change(Witnesses{{9000, 700}, {300, 500}, {100, {}}}), 500)
-      << "made of old blocks, later";
+      << "created later from old blocks";
   EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 10}, {100, 500}}), 500)
-      << "an old message whose blocks were written anew";
+      << "an old message whose blocks were written again";
   EXPECT_EQ(first_credible_change(Witnesses{{499, 10}, {300, {}}, {100, {}}}), std::nullopt)
-      << "the only one, and of before the others";
-  EXPECT_EQ(first_credible_change(Witnesses{{499, 10}}), 10) << "nobody to ask: too many rather than too few";
+      << "the only message, and older than the others";
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 10}}), 10) << "unknown: too many rather than too few";
   EXPECT_EQ(first_credible_change(Witnesses{{{}, 500}}), 500);
   EXPECT_EQ(first_credible_change(Witnesses{{499, {}}}), std::nullopt);
   EXPECT_EQ(first_credible_change({}), std::nullopt);
@@ -224,11 +224,11 @@ TEST_F(Extract, AFailureBelowTheFileSystemStaysWithTheBundle) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(text_of(report->problems),
             ": a request to the image failed, mail may be missing: reading block 7\n");
-  EXPECT_EQ(open_bundle(bundle_).manifest().problems, report->problems) << "deliver tells of it";
+  EXPECT_EQ(open_bundle(bundle_).manifest().problems, report->problems) << "deliver reports it";
 }
 
 TEST_F(Extract, AnotherUsersFileInAMaildirIsNotTaken) {
-  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  ASSERT_EQ(::geteuid(), 0u) << "this test changes file owners: run it as root";
   loser_.put(ann + "/new/1.link", late("somebody else's secret"));
   ASSERT_EQ(::chown(path("new/1.link").c_str(), 12345, 12345), 0);
   ExtractReport report = run();

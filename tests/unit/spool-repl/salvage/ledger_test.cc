@@ -106,7 +106,7 @@ TEST_F(LedgerTest, DamageInTheMiddleIsRefused) {
     ASSERT_FALSE(refused) << i;
     EXPECT_TRUE(refused.error().code == Errc::corrupt || refused.error().code == Errc::invalid)
         << refused.error().message;
-    EXPECT_EQ(read(path()), changed) << "what is refused is left as it is";
+    EXPECT_EQ(read(path()), changed) << "a refused ledger is left unchanged";
   }
   // Each record must be at its own place: a missing or repeated record is detected.
   std::string first = whole.substr(0, whole.find("delivered")), record = whole.substr(last);
@@ -120,7 +120,7 @@ TEST_F(LedgerTest, OneAtATime) {
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::unavailable);
   EXPECT_NE(second.error().message.find("another spool-repl salvage deliver is running"), std::string::npos);
-  EXPECT_TRUE(Ledger::open_to_look(root_.get())) << "a dry run waits for nobody";
+  EXPECT_TRUE(Ledger::open_to_look(root_.get())) << "a dry run does not wait";
 }
 
 TEST_F(LedgerTest, LookingMakesNothing) {

@@ -54,7 +54,7 @@ TEST_F(Lmtp, TheContentArrivesAsItWasButForWhomItWasDeliveredTo) {
     EXPECT_EQ(sent.end, End::delivered);
     EXPECT_EQ(sent.detail, "250 2.0.0 delivered");
     ASSERT_EQ(server.taken().size(), 1u);
-    EXPECT_EQ(server.taken()[0].from, "<> BODY=8BITMIME") << "nobody gets a bounce of it";
+    EXPECT_EQ(server.taken()[0].from, "<> BODY=8BITMIME") << "the failure causes no bounce";
     EXPECT_EQ(server.taken()[0].to, "ann@example.org");
     std::string expected = late("one");
     expected.erase(expected.find("Delivered-To:"), std::string("Delivered-To: ann@example.org\n").size());

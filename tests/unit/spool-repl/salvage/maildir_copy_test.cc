@@ -55,7 +55,7 @@ TEST_F(MaildirCopy, BytesNameFlagsAndTime) {
   auto lines = static_cast<std::size_t>(std::count(content.begin(), content.end(), '\n'));
   EXPECT_TRUE(found[0].starts_with(ann + "/cur/1700000000.M123000S")) << found[0];
   EXPECT_TRUE(found[0].ends_with(fmt::format(".salvage,S={},W={}:2,FST", bytes, bytes + lines))) << found[0];
-  EXPECT_EQ(read(winner_ / found[0]), late("one")) << "unchanged, trace and all";
+  EXPECT_EQ(read(winner_ / found[0]), late("one")) << "unchanged, with its trace fields";
   EXPECT_EQ(about(found[0]).st_mtim.tv_sec, 1'700'000'000);
 }
 
@@ -124,7 +124,7 @@ TEST_F(MaildirCopy, AFolderThatSomebodyElseMakesMeanwhile) {
 }
 
 TEST_F(MaildirCopy, AllOfItIsTheMaildirOwners) {
-  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  ASSERT_EQ(::geteuid(), 0u) << "this test changes file owners: run it as root";
   ASSERT_EQ(::chown((winner_ / ann).c_str(), 12345, 23456), 0);
   ASSERT_EQ(::chmod((winner_ / ann).c_str(), 0750), 0);
   loser_.make_maildir(ann + "/.Dev");
@@ -141,7 +141,7 @@ TEST_F(MaildirCopy, AllOfItIsTheMaildirOwners) {
 }
 
 TEST_F(MaildirCopy, NothingOfAnotherUserIsGivenAwayOrShown) {
-  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  ASSERT_EQ(::geteuid(), 0u) << "this test changes file owners: run it as root";
   winner_.put("secret", "root's own\n");
   winner_.make_maildir(ann + "/twinloft-salvage.folder");
   fs::create_hard_link(winner_ / "secret", winner_ / (ann + "/twinloft-salvage.folder/maildirfolder"));
@@ -151,7 +151,7 @@ TEST_F(MaildirCopy, NothingOfAnotherUserIsGivenAwayOrShown) {
   copied(ann + "/.Dev/new/1.a");
   EXPECT_EQ(about("secret").st_uid, 0u);
   EXPECT_EQ(read(winner_ / "secret"), "root's own\n");
-  EXPECT_EQ(about(ann + "/subscriptions").st_nlink, 3u) << "and is not copied";
+  EXPECT_EQ(about(ann + "/subscriptions").st_nlink, 3u) << "the message is not copied";
 }
 
 TEST_F(MaildirCopy, AUserWhoIsGoneStaysGone) {

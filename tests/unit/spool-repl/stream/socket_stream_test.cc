@@ -90,7 +90,7 @@ TEST_F(SocketStreamTest, TakesWhatFitsAndSaysWhenThereIsRoom) {
   }
   EXPECT_GT(taken, data.size());
   turns();
-  EXPECT_EQ(ready, 0u) << "nobody has asked for room";
+  EXPECT_EQ(ready, 0u) << "no room was requested";
   stream->want(Stream::readable | Stream::writable);
   std::vector<std::byte> all;
   run_until([&] {
@@ -161,7 +161,7 @@ TEST_F(ConnectingTest, SaysOnceThatItIsOpen) {
   EXPECT_EQ(stream->state(), Stream::State::open);
   turns();
   EXPECT_EQ(opened.size(), 1u);
-  EXPECT_EQ(ready, 0u) << "room was not asked for";
+  EXPECT_EQ(ready, 0u) << "no room was requested";
   EXPECT_FALSE(stream->is_stuck());
 }
 
