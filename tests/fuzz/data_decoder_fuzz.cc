@@ -41,8 +41,7 @@ Decoded decode(std::string_view wire, std::size_t piece_bytes) {
   Decoded out;
   DataDecoder decoder;
   for (std::size_t at = 0; at < wire.size(); at += piece_bytes) {
-    std::string copy(wire.substr(at, piece_bytes));  // in its own memory, so that a read beyond it is
-                                                     // detected
+    std::string copy(wire.substr(at, piece_bytes));  // a copy, to detect reads beyond it
     ByteSpan in = as_bytes(copy);
     std::vector<ByteSpan> pieces;
     bool ended = decoder.decode(in, pieces);

@@ -258,8 +258,7 @@ void Cluster::crash(Node& n, bool power) {
     n.data.power_cut(random_);
   }
   std::erase_if(survey_, [&](const auto& part) { return part.second.node == n.index; });
-  std::erase_if(requests_, [&](const auto& r) { return r.second.node == n.index; });  // these requests get no
-                                                                                      // answer
+  std::erase_if(requests_, [&](const auto& r) { return r.second.node == n.index; });  // they get no answer
   unmount(n);
 }
 

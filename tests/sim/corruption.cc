@@ -91,8 +91,7 @@ void Cluster::rot_record(Node& n, std::uint64_t kind) {
   } else if (kind == 3) {
     Place from = *victim(records, random_);
     Page there = n.journal.page(from.page / block_size);
-    counts = !there.same(n.journal.page(at->page / block_size));  // a write fills its blocks with equal
-                                                                  // content
+    counts = !there.same(n.journal.page(at->page / block_size));  // a write has equal blocks
     if (counts) coverage_.hit("fault: a write lands in the wrong place of the journal");
     n.journal.write_durable(at->page, {there});
   } else {

@@ -88,7 +88,7 @@ void Cluster::before_loss(const Node& n) {
   }
 }
 
-// ---- coming to rest
+// ---- the cluster at rest
 
 bool Cluster::follows(Node& p, const Node& n) const {
   auto status = p.core->status();

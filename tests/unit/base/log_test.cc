@@ -270,8 +270,7 @@ TEST(Log, WithoutAThreadALineIsDroppedAndCounted) {
 }
 
 struct SharedByWriters {
-  std::array<std::atomic<std::size_t>, 2> lines{};  // the number of attempts of each process, successful or
-                                                    // not
+  std::array<std::atomic<std::size_t>, 2> lines{};  // number of attempts of each process
 };
 
 // After every read, both processes see free space, and only one process gets it.

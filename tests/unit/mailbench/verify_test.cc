@@ -122,8 +122,7 @@ class VerifyTest : public testing::Test {
 TEST_F(VerifyTest, AllGood) {
   for (std::uint64_t n = 0; n < 100; ++n) good(n, 1 + n % 3);
   fs::path file = good(200);
-  fs::rename(file, file.parent_path().parent_path() / "cur" / "file200:2,S");  // its owner has read the
-                                                                               // message
+  fs::rename(file, file.parent_path().parent_path() / "cur" / "file200:2,S");  // the owner has read it
   auto r = verify();
   ASSERT_TRUE(r) << r.error().message;
   EXPECT_TRUE(r->good()) << verify_text({}, *r);

@@ -43,8 +43,7 @@ TEST_F(ExternalTest, SyncsTheSpoolAfterSuccessOnly) {
   start({spec("exit 0")});
   EXPECT_EQ(deliver().code, 250);
   EXPECT_NE(ops_.at("syncfs"), std::string::npos);
-  EXPECT_NE(ops_.at("open root", ops_.at("syncfs")), std::string::npos);  // the spool is checked again after
-                                                                          // the sync
+  EXPECT_NE(ops_.at("open root", ops_.at("syncfs")), std::string::npos);  // the spool is checked again
 
   ops_.clear();
   start({spec("exit 75")});

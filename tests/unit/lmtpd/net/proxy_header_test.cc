@@ -12,8 +12,8 @@ namespace {
 using namespace std::string_literals;
 
 const std::string signature = "\r\n\r\n\0\r\nQUIT\n"s;
-const std::string inet = "\xc0\x00\x02\x09\xc0\x00\x02\x01\x30\x39\x09\x60"s;  // 192.0.2.9:12345 to
-                                                                               // 192.0.2.1:2400
+// From 192.0.2.9:12345 to 192.0.2.1:2400.
+const std::string inet = "\xc0\x00\x02\x09\xc0\x00\x02\x01\x30\x39\x09\x60"s;
 
 std::string header(char command, char family, const std::string& rest) {
   return signature + command + family + static_cast<char>(rest.size() >> 8) + static_cast<char>(rest.size()) +

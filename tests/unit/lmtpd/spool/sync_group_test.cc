@@ -86,8 +86,7 @@ TEST(SyncGroup, ServesAllThatWaitWithOneSyncfs) {
 
   EXPECT_EQ(ops.started, 2);
   EXPECT_EQ(errors, 3);                                  // each of them may have lost bytes
-  EXPECT_EQ(ops.descriptors[1], handles[1].root.get());  // the oldest descriptor reports errors of all
-                                                         // callers
+  EXPECT_EQ(ops.descriptors[1], handles[1].root.get());  // the oldest: it reports all errors
   EXPECT_EQ(group.counters().members, 4u);
 }
 

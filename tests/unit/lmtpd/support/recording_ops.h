@@ -23,10 +23,8 @@ class RecordingOps : public FileOps {
   int link_error = 0;                                  // the errno of every link
   std::function<void(const std::string&)> before;      // called before each step
   std::string forbidden;                               // a directory that cannot be opened
-  std::function<void(const std::string&)> after_read;  // called with the name of the file, to act as another
-                                                       // process
-  // called with the name of the directory, to act as another process
-  std::function<void(const std::string&)> after_list;
+  std::function<void(const std::string&)> after_read;  // called with the file's name
+  std::function<void(const std::string&)> after_list;  // called with the directory's name
 
   Result<Fd> open_root(const std::string& path) override {
     TL_TRY(step("open root"));

@@ -361,8 +361,7 @@ TEST_F(RepairTest, AFullReadArenaHoldsNothingUpForEver) {
   std::vector<std::uint64_t> ids;
   node(1).held = [](Disk kind) { return kind == Disk::home_read; };
   for (auto& b : buffers) {
-    std::uint32_t blocks = ids.size() == 7 ? 60 : 64;  // with the four blocks of the first read, exactly all
-                                                       // of it
+    std::uint32_t blocks = ids.size() == 7 ? 60 : 64;  // with the first four blocks: all of it
     ids.push_back(node(1).submit(ClientOp::read, 100 * block_size,
                                  blocks * static_cast<std::uint32_t>(block_size), b.data() + 1));
   }

@@ -13,8 +13,7 @@ struct RolesTest : testing::Test {
   std::vector<std::unique_ptr<Shell>> nodes;
   std::map<std::pair<ReplicaId, ReplicaId>, bool> up;
   std::vector<std::size_t> delivered;
-  std::function<bool(ReplicaId to, const PeerMessage&)> lost;  // messages that are lost although the link
-                                                               // stays up
+  std::function<bool(ReplicaId to, const PeerMessage&)> lost;  // lost, while the link is up
   std::vector<std::byte> in = filled(block_size, 1);
 
   Shell& node(ReplicaId id) { return *nodes[id - 1]; }

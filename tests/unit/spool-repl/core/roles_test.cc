@@ -116,7 +116,7 @@ TEST_F(RolesTest, ADemotionBringsEverythingAlong) {
   EXPECT_EQ(out, in);
 }
 
-// ---- going on without a member
+// ---- continuing without a member
 
 TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   make(2, Arbiter::manual, OnPeerLoss::go_on);

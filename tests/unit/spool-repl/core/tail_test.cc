@@ -325,8 +325,7 @@ TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
   exchange();
   ASSERT_EQ(status(node(3)).in_sync, set_of(3));
   auto alone = write_flush(3, 5);
-  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a
-                                                                         // member
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so it becomes no member
   connect(1, 3);
   exchange();
   ASSERT_EQ(node(3).done.at(alone), 0);

@@ -179,8 +179,7 @@ TEST_F(CheckTest, WhoIsInTheWay) {
   EXPECT_EQ(check_volume(s).errors.size(), 2u);
   s.control = where + "/control";
   for (const char* status : {"{\"served\":true}", "{\"served\":false}"}) {
-    auto loop = io::UringLoop::create(clock, {.entries = 64}).value();  // a loop is bound to the thread that
-                                                                        // runs it
+    auto loop = io::UringLoop::create(clock, {.entries = 64}).value();  // bound to this thread
     control::Server server(*loop, s.control, [&](const std::string&, control::Server::Reply reply) {
       reply(std::string(status));
     });
