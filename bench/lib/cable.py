@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""A longer cable: a TCP proxy that delays all data by half of a time in each direction, so that a round trip
-grows by this time.
+"""A longer cable: a TCP proxy that adds a time to each round trip, half of it in each direction.
 
     cable.py LISTEN_HOST:PORT TO_HOST:PORT MILLISECONDS
 

@@ -102,8 +102,8 @@ def measure(target, job, directory, seconds):
 
 
 def _each_second(directory, seconds):
-    """The operations in each whole second. fio logs a rate for each STRETCH_MS, sometimes late, and omits periods without
-    operations: after a gap, the entry is for its end."""
+    """The operations in each whole second. fio logs a rate for each STRETCH_MS, sometimes late. It omits periods without
+    operations, so the entry after a gap is for its end."""
     sums = [0.0] * seconds
     for log in directory.glob("rate_iops*.log"):
         last = {}  # of each direction

@@ -1,5 +1,7 @@
-"""The tests for every kind of block device of Twinloft: fio with verification, the page cache, discards, a
-file system, and the death of the process behind the device.
+"""The tests for every kind of block device of Twinloft.
+
+They cover fio with verification, the page cache, discards, a file system, and the death of the process behind the
+device.
 
 A device is a path, and `where` is a directory for mounts. The content of the device is overwritten.
 """

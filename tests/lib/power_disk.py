@@ -1,5 +1,5 @@
-"""A directory on a disk of power_disk: a file system by FUSE that logs each write, each sync and each answer,
-and can make chosen blocks fail.
+"""A directory on a disk of power_disk, which is a file system by FUSE. It logs each write, each sync and each
+answer, and can make chosen blocks fail.
 """
 import os
 

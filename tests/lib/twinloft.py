@@ -172,8 +172,8 @@ def test_main(body, prefix, needs=(), drivers={}):
 class Process:
     def __init__(self, name, command, log, netns=None, env=None):
         self.name, self.log = name, pathlib.Path(log)
-        # nsenter --net and not `ip netns exec`, which copies the mount table: a mount by one process would be
-        # invisible to the others, and would stay mounted.
+        # nsenter --net, since `ip netns exec` copies the mount table. A mount by one process would be invisible to
+        # the others, and would stay mounted.
         if netns:
             command = ["nsenter", f"--net=/run/netns/{netns}", "--"] + list(command)
         with open(log, "ab") as out:
@@ -302,8 +302,8 @@ class Volume:
     """A volume on nodes "a", "b" and so on, which are replicas 1, 2 ... By default "a" is primary, "b"
     secondary.
 
-    network: supplies `ns` and `ip` of each node. Without a network, two nodes get namespaces and a cable
-    between them, or, with netns=False, ports on loopback. protocol: of all links, or a function of two nodes.
+    network: supplies `ns` and `ip` of each node. Without a network, two nodes get namespaces and a cable between
+    them; with netns=False, they get ports on loopback. protocol: of all links, or a function of two nodes.
     """
 
     def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, ublk=False, extra="",

@@ -1,5 +1,5 @@
-// Faults that a machine survives: failed disk operations, garbage from reads, no room for archives, slow
-// links, and silent links whose two ends notice at different times.
+// Faults that a machine survives: failed disk operations, garbage from reads, no room for archives, and slow
+// links. Also silent links, whose two ends notice at different times.
 //
 // A failed write is repaired by a restart of the machine, by the operator. Until then, the device must answer
 // every write and flush with an error.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run is a pure function of its seed. Each seed gives the same trace, byte for byte: in its own process, and in a
-process that has run other seeds before, whatever the content and the addresses of memory.
+"""A run is a pure function of its seed. Each seed gives the same trace, byte for byte, in its own process and in a
+process that has run other seeds. Content and addresses of memory do not matter.
 
     same_twice.py REPL_SIM [FIRST [SEEDS]]
 """

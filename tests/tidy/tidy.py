@@ -51,8 +51,8 @@ BANS = [
         "passes on descriptors and signals, and has no time limit; use base/program.h"),
 ]
 
-# Functions that libstdc++ has added after g++ 12, or will add. A call without a namespace may find them by its arguments, so it
-# can mean one thing with the library of Debian 12 and another with that of Debian 13.
+# Functions that libstdc++ has added after g++ 12, or will add. A call without a namespace may find them by its arguments. It can
+# then mean one thing with the library of Debian 12, and another with that of Debian 13.
 NEWER_NAMES = (
     "print", "println", "vprint_unicode", "vprint_nonunicode", "vprint_unicode_buffered", "vprint_nonunicode_buffered",
     "format", "format_to", "format_to_n", "formatted_size", "vformat", "vformat_to", "make_format_args", "visit_format_arg",

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/";
 constexpr std::size_t kLineMax = 998;  // without CRLF, RFC 5322 section 2.1.1
 
-// Mostly lines as in text and base64, and among them every form that has broken a mail program: empty lines,
-// leading dots, a single dot, "From ", and very long lines.
+// Mostly lines as in text and base64. Some have forms that have broken mail programs: empty lines, leading
+// dots, a single dot, "From ", and very long lines.
 std::string make_line(SeededRandom& random) {
   std::string line;
   std::size_t length = 40 + random.below(38);

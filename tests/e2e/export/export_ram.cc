@@ -3,10 +3,10 @@
 //
 //   export_ram --size-mib N [--seed N] [--nbd SOCKET] [--tcp PORT] [--mount FILE --link LINK]
 //
-// Standard output: "ready nbd=SOCKET tcp=PORT device=/dev/loopN" once everything is served; "cut LOST" after
-// each SIGUSR1 (a power cut that has lost LOST unflushed blocks); a line of counters at the end. SIGTERM or
-// SIGINT: clean end. Exit status: 0 after a clean end, 1 where something could not be served or removed, 2
-// for bad arguments.
+// Standard output: "ready nbd=SOCKET tcp=PORT device=/dev/loopN" once everything is served. "cut LOST" after
+// each SIGUSR1: a power cut that has lost LOST unflushed blocks. A line of counters at the end. SIGTERM or
+// SIGINT: clean end. Exit status: 0 after a clean end, 1 if something could not be served or removed, 2 for
+// bad arguments.
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>

@@ -1,10 +1,11 @@
 // One file on a disk with a volatile cache, replayed from the log of power_disk.
 //
 // A write is durable if it was O_DSYNC and has been answered. It is also durable if it was answered before a
-// sync arrived, and that sync has been answered. Everything else that arrived is volatile: after a power cut
-// all of it, none of it, or any of its 512-byte sectors may be on the disk. A file holds the durable content.
-// cut() writes a random part of the volatile content into it, and undo() removes that part, so that the next
-// cut starts from there.
+// sync arrived, and that sync has been answered. Everything else that arrived is volatile. After a power cut,
+// all of it, none of it, or any of its 512-byte sectors may be on the disk.
+//
+// A file holds the durable content. cut() writes a random part of the volatile content into it. undo()
+// removes that part, so that the next cut starts from there.
 #pragma once
 
 #include <cstdint>

@@ -1,23 +1,26 @@
 // Makes the content of disks after power cuts from the log of power_disk. Each cut continues from the cut
 // before.
 //
-//   power_images --log FILE --work DIR --replica NAME... --account FILE --images N [--lsn-percent P] [--seed
-//   N]
+//   power_images --log FILE --work DIR --replica NAME... --account FILE --images N [--lsn-percent P]
+//                [--seed N]
 //
 // DIR holds NAME.data and NAME.journal of each replica as they were at the start of the log. They are
-// changed. FILE is the load's account as it was at the end. After each cut, one line of JSON names what was
-// made:
+// changed. FILE is the load's account as it was at the end. After each cut, one line of JSON names the files:
+//
 //   NAME.data, NAME.journal   the disks of one replica, chosen at random, after the cut
 //   base.NAME.data, .journal  the same of an earlier cut
-//   account                   the part of the account that had been written by then: each 250 in it came
-//   before the cut
-// A step "lsn" names an LSN instead. The account then ends with the last reply that came before any record
-// after that LSN was durable: its messages must be in an image of that LSN. Then a line is read from standard
-// input:
+//   account                   the part of the account from before the cut: each 250 in it came before the cut
+//
+// A step "lsn" names an LSN instead. The account then ends with the last reply from before any record after
+// that LSN was durable. Its messages must be in an image of that LSN.
+//
+// Then a line is read from standard input:
+//
 //   next          continue
-//   compare FILE  run recovery on the two disks (in memory), and compare the volume with this image; answers
-//   "equal",
-//                 or the reason why not
+//   compare FILE  run recovery on the two disks (in memory), and compare the volume with this image; the
+//   answer
+//                 is "equal", or the reason why not
+//
 // Exit: 0, or 1 with a message.
 #include <fcntl.h>
 #include <fmt/format.h>

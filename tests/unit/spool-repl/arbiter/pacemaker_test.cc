@@ -1,5 +1,5 @@
-// The CIB's fields as Pacemaker 2.1.5 of Debian 12 writes them, from a cluster of two nodes, and the store on
-// a model of the CIB. tests/e2e/arbiter_pacemaker tests the real programs.
+// The CIB's fields as Pacemaker 2.1.5 of Debian 12 writes them in a cluster of two nodes, and the store on a
+// model of the CIB. tests/e2e/arbiter_pacemaker tests the real programs.
 #include "pacemaker.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // The messages of a run. A message is a pure function of the settings and its number, so that a retry sends
 // the same bytes.
 //
-// A body consists mostly of lines of one block of text, which is made at the start in two forms: canonical
-// (LF, for the digest) and as sent (CRLF, dot-stuffed, RFC 5321 section 4.5.2). A message needs one pass of
-// XXH3 over its body, and no copy of the body.
+// A body consists mostly of lines of one block of text. The block is made at the start in two forms:
+// canonical (LF, for the digest), and as sent (CRLF, dot-stuffed, RFC 5321 section 4.5.2). A message needs
+// one pass of XXH3 over its body, and no copy of the body.
 #pragma once
 
 #include <cstdint>
