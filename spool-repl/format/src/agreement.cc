@@ -72,9 +72,9 @@ std::string disagreement(std::string_view here, std::string_view there) {
     if (const std::string* other = value_in(theirs, key); !other || *other != value) tell(key, &value, other);
   for (const auto& [key, value] : theirs)
     if (!value_in(ours, key)) tell(key, nullptr, &value);
-  // A repeated key or another order: no value differs, but the releases differ in the form of the list.
+  // No value differs, but the lists have a repeated key or another order: the releases differ.
   if (text.empty() && here != there)
-    return "the lists of settings that must agree have different forms: run the same release on both";
+    return "the lists of settings that must agree have different formats: run the same release on both";
   if (text.size() > told_bytes_max) text = text.substr(0, told_bytes_max) + "...";
   return text;
 }

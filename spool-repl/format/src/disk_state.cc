@@ -9,12 +9,12 @@ using namespace disk_state;
 namespace {
 
 enum class Tag : std::uint8_t { consistent = 0, refilling = 1, damaged = 2, syncing = 3 };
-// Which of the optional fields are there.
+// A bit for each optional field that is present.
 constexpr unsigned has_of = 1, has_newest = 2, has_base = 4;
 
 constexpr std::uint32_t head_bytes = 8;  // tag, present, reserved
 
-// Versions before 6: no LSN.
+// No LSN, in versions before 6.
 constexpr Lsn none_v5{UINT64_MAX};
 
 void put_head(Writer& w, Tag tag, unsigned present = 0) {
@@ -45,7 +45,7 @@ void put_fields(Writer& w, const Refilling& s) {
   put_epoch(w, s.reported_in);
 }
 
-// An absent field has its room all the same.
+// An absent field is written as zeros, so that all fields have fixed offsets.
 void put_fields(Writer& w, const Damaged& s) {
   put_head(w, Tag::damaged, (s.of ? has_of : 0u) | (s.newest ? has_newest : 0u));
   w.put(s.until.v);
@@ -68,7 +68,7 @@ Result<DiskState> get_refilling(Reader& r) {
   Refilling s;
   s.until.v = r.get<std::uint64_t>();
   TL_TRY_ASSIGN(s.reported_in, get_epoch(r));
-  if (s.until == Lsn{}) return impossible("writes to be filled in that end at LSN 0");
+  if (s.until == Lsn{}) return impossible("missing writes up to LSN 0");
   return s;
 }
 
@@ -137,11 +137,11 @@ Result<DiskState> state_of(const DiskFieldsV5& f, const Uuid& volume) {
   bool no_base = f.base.lsn == none_v5;
   if (f.source.id.is_nil()) {
     if (f.until == Lsn{}) return Consistent{};
-    if (f.until == none_v5) return impossible("a resync of no epoch");
+    if (f.until == none_v5) return impossible("a resync without an epoch");
     return Refilling{f.until, f.base.epoch};
   }
   if (f.until == none_v5) return Syncing{f.source, no_base ? std::nullopt : std::optional(f.base)};
-  if (no_base) return impossible("a damaged journal that ends nowhere");
+  if (no_base) return impossible("a damaged journal without an end");
   Damaged s{f.until, f.source, f.newest, f.base};
   if (f.source.id == volume) s.of.reset();
   if (f.newest == EpochEntry{}) s.newest.reset();

@@ -9,7 +9,7 @@ namespace twinloft::repl {
 
 namespace {
 
-// With `granted_after` above them, in the form in_flags.
+// In the form in_flags, the bits above the flags are `granted_after`.
 constexpr unsigned flag_bits = 3;
 constexpr std::uint32_t mark_max = UINT32_MAX >> flag_bits;
 
@@ -55,7 +55,6 @@ void EpochTable::note(const EpochEntry& entry) {
   push_back(added);
 }
 
-// The epochs by force before a removed epoch are no longer known.
 bool EpochTable::holds(const Epoch& epoch) const {
   return std::any_of(begin(), end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
 }
@@ -66,6 +65,8 @@ bool EpochTable::by_force_behind(Lsn lsn) const {
                      [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
 }
 
+// If the newest forgotten promotion by force is cut off too, the earlier ones are no longer known. Then any
+// epoch up to its counter may be one.
 void EpochTable::cut_behind(Lsn lsn) {
   std::erase_if(*this, [&](const EpochEntry& e) { return e.start > lsn; });
   if (forgotten_force.start <= lsn) return;
@@ -129,10 +130,9 @@ Result<Epoch> get_epoch(Reader& r) {
   Epoch e;
   e.counter = r.get<std::uint64_t>();
   r.get_into(e.id.bytes);
-  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  if (!r.ok()) return fail(Errc::corrupt, "a truncated epoch");
   if (e.counter > epoch_counter_max)
-    return fail(Errc::corrupt, "epoch {} is beyond {}, which no epoch can have reached", e.counter,
-                epoch_counter_max);
+    return fail(Errc::corrupt, "an epoch counter of {}: the limit is {}", e.counter, epoch_counter_max);
   return e;
 }
 
@@ -161,7 +161,7 @@ Result<EpochEntry> take_change(Reader& r, bool writer_known, EntryForm form) {
     e.flags = flags;
     e.granted_after = {r.get<std::uint32_t>()};
   }
-  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  if (!r.ok()) return fail(Errc::corrupt, "a truncated epoch");
   if (e.flags >> flag_bits != 0 || e.granted_after.v > mark_max)
     return fail(Errc::corrupt, "an epoch with flags {:#x}, granted after {:#x}", e.flags, e.granted_after.v);
   TL_TRY(check_entry(e, writer_known));
@@ -171,7 +171,7 @@ Result<EpochEntry> take_change(Reader& r, bool writer_known, EntryForm form) {
 Result<EpochEntry> take_entry(Reader& r, bool writer_known, EntryForm form) {
   TL_TRY_ASSIGN(EpochEntry e, take_change(r, writer_known, form));
   e.start.v = r.get<std::uint64_t>();
-  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  if (!r.ok()) return fail(Errc::corrupt, "a truncated epoch");
   return e;
 }
 
@@ -194,7 +194,7 @@ Result<ForgottenForce> get_forgotten_force(Reader& r) {
   TL_TRY_ASSIGN(force.epoch, get_epoch(r));
   force.start.v = r.get<std::uint64_t>();
   force.writers = r.get<ReplicaSet>();
-  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  if (!r.ok()) return fail(Errc::corrupt, "a truncated epoch");
   return force;
 }
 

@@ -29,11 +29,12 @@ HomeMap HomeMap::identity(std::uint64_t volume_blocks) {
 }
 
 Result<HomeMap> HomeMap::of(std::vector<Piece> pieces) {
-  if (share_a_place(pieces)) return fail(Errc::invalid, "two blocks of the volume have one home");
+  if (share_a_place(pieces))
+    return fail(Errc::invalid, "two blocks of the volume have the same place in the data area");
   HomeMap map;
   for (const Piece& p : pieces) {
     if (p.lba.v != map.volume_blocks_ || p.blocks == 0)
-      return fail(Errc::invalid, "LBA {} has no home", map.volume_blocks_);
+      return fail(Errc::invalid, "LBA {} has no place in the data area", map.volume_blocks_);
     map.volume_blocks_ += p.blocks;
     bool joins = !map.pieces_.empty() && home_end(map.pieces_.back()) == p.home;
     if (joins)

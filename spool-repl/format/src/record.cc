@@ -109,7 +109,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   auto version = r.get<std::uint16_t>();
   auto type = r.get<std::uint16_t>();
   r.get_into(h.volume.bytes);
-  auto epoch = get_epoch(r);  // checked once the hash has shown that the bytes are intact
+  auto epoch = get_epoch(r);  // checked after the hash, which shows that the bytes are intact
   h.first_lsn.v = r.get<std::uint64_t>();
   h.count = r.get<std::uint32_t>();
   auto extents = r.get<std::uint32_t>();
@@ -128,7 +128,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   if (version != body_version)
     return fail(Errc::invalid,
                 "record {}: format version {}, this release has {}: run the release that made the volume, or "
-                "create it anew",
+                "create it again",
                 h.first_lsn.v, version, body_version);
   if (features & ~record_features_known)
     return fail(Errc::invalid, "record {}: needs features {:#x} that this release does not have",
@@ -143,7 +143,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
       h.count != (is_epoch ? 1 : extents) || h.count == 0 || h.first_lsn.v == 0 ||
       h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? epoch_change_bytes : 0) ||
       r.remaining() != extents * 16ull + h.payload_blocks * 4ull + aux)
-    return fail(Errc::corrupt, "record {}: counts do not fit", h.first_lsn.v);
+    return fail(Errc::corrupt, "record {}: inconsistent counts", h.first_lsn.v);
   if (!epoch) return fail(Errc::corrupt, "record {}: {}", h.first_lsn.v, epoch.error().message);
   h.epoch = *epoch;
   body.extents.resize(extents);

@@ -15,7 +15,7 @@ constexpr std::uint32_t superblock_version = 6, superblock_version_oldest = 4;
 constexpr std::uint32_t label_version = 1;
 constexpr std::uint64_t features_known = 0;
 
-// Both blocks are: magic, CRC32C of the block with this field zero, version, then their fields.
+// Superblock and label begin with a magic number, a CRC32C of the block with this field zero, and a version.
 void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
   TL_CHECK(bytes.size() <= block_size && out.size() == block_size);
   bytes.resize(block_size);
@@ -23,7 +23,7 @@ void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
   std::memcpy(out.data(), bytes.data(), block_size);
 }
 
-// The version of the block.
+// Returns the version of the block.
 Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t oldest,
                                      std::uint32_t newest, const char* what) {
   TL_CHECK(in.size() == block_size);
@@ -33,7 +33,7 @@ Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint
   if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8))
     return fail(Errc::corrupt, "{} with a wrong CRC", what);
   auto version = load_le<std::uint32_t>(in.data() + 12);
-  // The block is intact, but of another version. An error "damaged" would suggest `create`.
+  // The block is intact, but of another version. With an error "damaged", the operator could run `create`.
   if (version < oldest || version > newest)
     return fail(Errc::invalid,
                 "{} of format version {}, this release has {}: run the release that made the volume", what,
@@ -44,7 +44,7 @@ Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint
 Status check_geometry(const Superblock& sb) {
   auto aligned = [](std::uint64_t v) { return v % block_size == 0; };
   if (sb.feature_incompat & ~features_known)
-    return fail(Errc::invalid, "superblock needs features {:#x} that this version does not have",
+    return fail(Errc::invalid, "superblock needs features {:#x} that this release does not have",
                 sb.feature_incompat & ~features_known);
   if (sb.volume.is_nil() || sb.replica == 0 || sb.replica > replica_id_max || sb.volume_blocks == 0)
     return fail(Errc::corrupt, "superblock without a volume, a replica id or a size");
@@ -58,7 +58,7 @@ Status check_geometry(const Superblock& sb) {
 
 // ---- epochs and split brains
 
-// Which version has which form.
+// The form of the entries in a version.
 EntryForm form_of(std::uint32_t version) {
   return version < 6 ? EntryForm::in_flags : EntryForm::own_field;
 }
@@ -86,7 +86,7 @@ void put_split_brains(Writer& w, const std::vector<SplitBrain>& all) {
   }
 }
 
-// Before version 6 a parting of all ones was not known.
+// Before version 6, a `parted` with all bits set means unknown.
 Result<std::vector<SplitBrain>> get_split_brains(Reader& r, std::uint32_t version) {
   auto count = r.get<std::uint32_t>();
   r.skip(4);
@@ -118,7 +118,7 @@ Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
   return e;
 }
 
-// A full table may have lost promotions by force, by any replica.
+// A full table may have lost promotions by force, of any replica.
 Result<EpochTable> get_table_v4(Reader& r) {
   auto epochs = r.get<std::uint32_t>();
   r.skip(4);

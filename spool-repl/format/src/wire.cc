@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t wire_magic = 0x52574c54;  // "TLWR"
 constexpr std::size_t reason_bytes_max = 1024;
-constexpr Lsn no_base{UINT64_MAX};  // of a node state
+constexpr Lsn no_base{UINT64_MAX};  // in a node state: the base is unknown
 
 struct Encoder {
   Writer w;
@@ -302,7 +302,7 @@ struct Decoder {
     return m;
   }
 
-  // Extents in ascending order and disjoint, and exactly their payload; core/ checks them against the
+  // The extents must be ascending and disjoint, and have exactly their payload. core/ compares them with the
   // volume's end.
   Result<PeerMessage> sync_data() {
     SyncData m;
@@ -326,7 +326,7 @@ struct Decoder {
       m.extents.push_back(e);
     }
     if (r.remaining() != blocks * block_size)
-      return fail(Errc::corrupt, "resync data without all of its payload");
+      return fail(Errc::corrupt, "resync data with an incomplete payload");
     ByteSpan payload = r.get_bytes(r.remaining());
     m.payload.assign(payload.begin(), payload.end());
     return m;
@@ -375,8 +375,7 @@ struct Decoder {
     m.commit = lsn();
     m.epochs = table();
     if (m.newest_epoch > epoch_counter_max)
-      return fail(Errc::corrupt, "an epoch counter beyond {}, which none can have reached",
-                  epoch_counter_max);
+      return fail(Errc::corrupt, "an epoch counter above the limit of {}", epoch_counter_max);
     return m;
   }
 

@@ -24,7 +24,7 @@ Status open_fd(DirectFile& file, int flags) {
     file.fd = Fd(::open(file.path.c_str(), flags));
   }
   if (!file.fd && errno == EBUSY)
-    return in_use(file.path, "it is mounted, or belongs to another device, or another process holds it");
+    return in_use(file.path, "it is mounted, belongs to another device, or is open in another process");
   if (!file.fd) return fail_errno(errno, "{}: cannot be opened", file.path);
   return {};
 }
@@ -55,7 +55,7 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
   int flags = O_CLOEXEC | O_NOCTTY | (access == Access::read_only ? O_RDONLY : O_RDWR);
   if (file.block_device && access == Access::read_write) flags |= O_EXCL;
   TL_TRY(open_fd(file, flags));
-  // Another file may have got the name since the check.
+  // The name may belong to another file since the check.
   dev_t device = st.st_dev;
   ino_t inode = st.st_ino;
   if (::fstat(file.fd.get(), &st) != 0) return fail_errno(errno, "{}", path);
@@ -63,13 +63,13 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
     return fail(Errc::conflict, "{}: replaced while it was opened", path);
   if (file.block_device) {
     TL_TRY(query_device(file));
-    int read_only = 0;  // otherwise the kernel may refuse the first write, and not the open
+    int read_only = 0;  // the open may succeed on a read-only device, and the first write then fails
     if (access == Access::read_write && ::ioctl(file.fd.get(), BLKROGET, &read_only) == 0 && read_only != 0)
       return fail(Errc::invalid, "{}: the device is read-only (blockdev --getro)", path);
     return file;
   }
   if (access == Access::read_write && ::flock(file.fd.get(), LOCK_EX | LOCK_NB) != 0)
-    return in_use(path, "another process has it locked (is the volume being served already?)");
+    return in_use(path, "another process has locked it, probably a spool-repl that serves the volume");
   file.size_bytes = static_cast<std::uint64_t>(st.st_size);
   return file;
 }

@@ -20,7 +20,7 @@ void consume(iovec*& iov, unsigned& count, std::size_t bytes) {
     --count;
   }
   if (bytes == 0) return;
-  TL_CHECK_MSG(count > 0, "the kernel transferred more than was asked for");
+  TL_CHECK_MSG(count > 0, "the kernel transferred more than was requested");
   iov->iov_base = static_cast<char*>(iov->iov_base) + bytes;
   iov->iov_len -= bytes;
 }
@@ -72,7 +72,7 @@ void UringLoop::start_fallocate(int fd, int mode, std::uint64_t offset, std::uin
 
 void UringLoop::start(DiskOp& op) {
   TL_CHECK_MSG(op.done != nullptr && !op.in_flight_,
-               "a disk operation needs `done` and must not be under way");
+               "a disk operation needs `done` and must not be in flight");
   op.in_flight_ = true;
   op.result = 0;
   ++disk_ops_in_flight_;

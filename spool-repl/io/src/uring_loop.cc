@@ -22,8 +22,8 @@ Result<std::unique_ptr<UringLoop>> UringLoop::create(const Clock& clock, const O
 }
 
 Status UringLoop::set_up(const Options& options) {
-  // The ring starts disabled so that the thread that first uses it becomes its only issuer, not the one that
-  // made it. COOP_TASKRUN, SUBMIT_ALL: Linux 5.19; SINGLE_ISSUER, DEFER_TASKRUN: 6.1. Older kernels answer
+  // The ring starts disabled, so that its only issuer is the thread that first uses it, not the thread that
+  // created it. COOP_TASKRUN, SUBMIT_ALL: Linux 5.19; SINGLE_ISSUER, DEFER_TASKRUN: 6.1. Older kernels answer
   // EINVAL.
   const unsigned wanted[] = {
       IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL,
@@ -40,8 +40,8 @@ Status UringLoop::set_up(const Options& options) {
   if (rc < 0) {
     auto error = fail_errno(
         -rc,
-        "io_uring is not usable here (Linux 5.15 or newer is needed, the sysctl "
-        "kernel.io_uring_disabled must be 0, and a container's seccomp profile must allow it)");
+        "io_uring is not available. It needs Linux 5.15 or newer, sysctl kernel.io_uring_disabled = 0, and "
+        "in a container a seccomp profile that allows it");
     error.error().code = Errc::unavailable;
     return error;
   }
@@ -90,7 +90,7 @@ io_uring_sqe* UringLoop::sqe() {
   return e;
 }
 
-// By the bare system call: liburing 2.3 declares io_uring_enable_rings() without exporting it.
+// Uses the system call directly: liburing 2.3 declares io_uring_enable_rings(), but does not export it.
 int UringLoop::enable() {
   if (ring_enabled_) return 0;
   if (::syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
@@ -119,7 +119,7 @@ Status UringLoop::submit_and_wait(Duration max_wait) {
 Status UringLoop::turn(Duration max_wait) {
   if (turn_hook_) turn_hook_();
   TL_TRY(submit_and_wait(max_wait));
-  // Completions that arrive meanwhile wait for the next turn, so that a busy descriptor does not delay
+  // Completions that arrive during this loop wait for the next turn, so that a busy descriptor does not delay
   // timers.
   for (unsigned left = io_uring_cq_ready(&ring_); left > 0; --left) {
     io_uring_cqe* cqe = nullptr;

@@ -1,4 +1,4 @@
-// A set of blocks as ranges, for a single block as well as for half of the volume.
+// A set of blocks as ranges, so that half of the volume costs as little as one block.
 #pragma once
 
 #include <algorithm>

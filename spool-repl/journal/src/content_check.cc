@@ -85,11 +85,11 @@ Status check_content(const RecoveredLog& log, ports::BlockFile& data) {
     compared++;
   }
   if (compared < compared_min) return {};
-  return fail(Errc::conflict,
-              "{}: none of {} blocks holds what volume {} has written there: this is not the volume's data "
-              "area. Another disk may "
-              "have this name now: correct `data`. Nothing was changed",
-              data.name(), compared, sb.volume.text());
+  return fail(
+      Errc::conflict,
+      "{}: none of {} blocks has the content that volume {} wrote: this is not the volume's data area. "
+      "Another disk may have this name now: correct `data`. Nothing was changed",
+      data.name(), compared, sb.volume.text());
 }
 
 }  // namespace twinloft::repl::journal

@@ -15,10 +15,11 @@ namespace {
 Status check_usable(const Listing& listing, const std::string& name) {
   if (listing.damage) return fail(Errc::corrupt, "no cut is possible: {}", listing.damage->message);
   if (is_inconsistent(listing.superblock.disk))
-    return fail(Errc::conflict,
-                "{}: the replica is Inconsistent: a resync into it was not finished, and its data area is "
-                "the state of no LSN. Wait until it is finished, or use another replica",
-                name);
+    return fail(
+        Errc::conflict,
+        "{}: the replica is Inconsistent: a resync is unfinished, or its journal was damaged. Its data "
+        "area does not match any LSN. Wait until the replica is consistent, or use another replica",
+        name);
   return {};
 }
 
@@ -27,8 +28,9 @@ Status check_same_journal(const Superblock& now, const Superblock& base, const s
       base.ring_offset == now.ring_offset && base.ring_bytes == now.ring_bytes)
     return {};
   return fail(Errc::conflict,
-              "{}: of volume {} replica {}, not an earlier copy of the journal of volume {} replica {}", name,
-              base.volume.text(), base.replica, now.volume.text(), now.replica);
+              "{}: belongs to volume {} replica {}: it is not an earlier copy of the journal of volume {} "
+              "replica {}",
+              name, base.volume.text(), base.replica, now.volume.text(), now.replica);
 }
 
 // Copies blocks except zeros, so that the image stays sparse.
@@ -97,7 +99,7 @@ Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_
   TL_TRY(check_same_journal(now.superblock, base.superblock, base_journal.name()));
   TL_TRY(check_data_area(base.superblock, base_data));
   if (base.superblock.generation > now.superblock.generation)
-    return fail(Errc::conflict, "{}: is newer than {}: swap them", base_journal.name(), journal.name());
+    return fail(Errc::conflict, "{} is newer than {}: swap them", base_journal.name(), journal.name());
   History history(base.superblock);
   history.data_ = &base_data;
   TL_TRY_ASSIGN(Lsn end, history.follow(journal, now, base_journal, base));
@@ -106,8 +108,8 @@ Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_
   return history;
 }
 
-// The chain from the base's tail to the last certain record. Records of the present journal come first: if
-// the log was cut in between, they count.
+// The chain from the base's tail to the last certain record. Records of the present journal take precedence:
+// if the log was cut in between, only they count.
 Result<Lsn> History::follow(ports::BlockFile& journal, const Listing& now, ports::BlockFile& base_journal,
                             const Listing& base) {
   RingReader reader(journal, now.superblock), base_reader(base_journal, base.superblock);
@@ -182,7 +184,7 @@ Status History::check(Lsn lsn) const {
   std::size_t n = records_up_to(lsn);
   Lsn before = n == 0 ? sb_.tail.lsn : records_[n - 1].body.mark().lsn;
   if (before != lsn)
-    return fail(Errc::invalid, "LSN {}: is within the record of LSN {} to {}: cut at {} or {}", lsn.v,
+    return fail(Errc::invalid, "LSN {} is within the record of LSN {} to {}: cut at {} or {}", lsn.v,
                 before.v + 1, records_[n].body.mark().lsn.v, before.v, records_[n].body.mark().lsn.v);
   return {};
 }

@@ -75,7 +75,8 @@ class Scanner {
     return true;
   }
 
-  // Once their begin is known, since reading the content of other records would be useless.
+  // Runs after the scan, which finds the first uncommitted record. Only uncommitted records keep their
+  // content.
   Status read_uncommitted() {
     LogMark before = sb_.tail;
     for (StoredRecord& r : scan_.log.records) {
@@ -93,7 +94,7 @@ class Scanner {
   // The record was intact a moment ago. A failing sector may need several attempts, and may have the only
   // copy.
   Result<RecordAt> read_again(const StoredRecord& r, const LogMark& before) {
-    std::string why = "it is another one";
+    std::string why = "another record is there now";
     for (int attempt = 0; attempt < read_attempts; ++attempt) {
       reader_.forget();
       auto found = read_record(reader_, sb_, r.pos, before);
@@ -102,7 +103,7 @@ class Scanner {
       else if (*found && (*found)->body.mark() == r.body.mark())
         return std::move(**found);
     }
-    return fail(Errc::io, "the record at LSN {} (offset {}) was whole, and cannot be read again: {}",
+    return fail(Errc::io, "the record at LSN {} (offset {}) was intact, but cannot be read again: {}",
                 r.body.mark().lsn.v, sb_.ring_offset + r.pos.v % sb_.ring_bytes, why);
   }
 
@@ -186,8 +187,8 @@ class Scanner {
           offset,
           epoch,
           newest,
-          fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
-                      "durable once",
+          fmt::format("the journal is damaged after LSN {} (offset {}): records up to LSN {}, which were "
+                      "durable, are missing",
                       last_.lsn.v, offset, upto.v)};
     else if (unreadable_)
       scan_.damage = Damage{last_.lsn,

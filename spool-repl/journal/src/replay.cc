@@ -20,17 +20,18 @@ std::uint64_t end_of(const Piece& p) {
   return p.offset + p.memory.size();
 }
 
-// Checks that the content is that of the scan. It was read a second time, and is not checked again before it
-// is used and written home.
+// Compares the content with the CRCs from the scan. It was read a second time, and no later step checks it
+// before it is used and written home.
 Status check_content(const RecoveredLog& log, const Run& r, const std::byte* content) {
   const Body& body = log.records[r.record].body;
   for (std::uint64_t b = 0; b < r.blocks; ++b)
     if (block_crc(log.superblock.volume, Lba{r.lba + b}, {content + b * block_size, block_size}) !=
         body.block_crc[r.payload + b])
-      return fail(Errc::io,
-                  "the journal at offset {} was whole, and a moment later it was not (block {} of the record "
-                  "that ends at LSN {})",
-                  r.offset + b * block_size, r.payload + b, body.mark().lsn.v);
+      return fail(
+          Errc::io,
+          "the journal at offset {} was intact, but a second read gave other content (block {} of the "
+          "record that ends at LSN {})",
+          r.offset + b * block_size, r.payload + b, body.mark().lsn.v);
   return {};
 }
 
@@ -135,7 +136,7 @@ class HomeWriter {
   std::uint64_t read_blocks_ = 0, written_ = 0;
 };
 
-// In the journal's order, one block after the other.
+// Loads the blocks of the runs into `room`, in the journal's order.
 Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const Run> runs,
                                       const RecoveredLog& log, MutableByteSpan room) {
   std::vector<LoadedBlock> loaded;

@@ -35,8 +35,10 @@ Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
     if (!c && c.error().code == Errc::invalid) return std::unexpected(c.error());
   if (!copies[0] && !copies[1]) {
     if (copies[0].error().code == Errc::not_found && copies[1].error().code == Errc::not_found)
-      return fail(Errc::not_found, "{}: no superblock: this is not the journal of a volume (was it created?)",
-                  journal.name());
+      return fail(
+          Errc::not_found,
+          "{}: no superblock: this is not the journal of a volume. Correct `journal`, or run `create`",
+          journal.name());
     return fail(Errc::corrupt,
                 "{}: both copies of the superblock are damaged ({}; {}). Nothing was changed. "
                 "Restore this replica from its peer",

@@ -50,13 +50,13 @@ Result<std::vector<std::uint64_t>> marked_blocks(ports::BlockFile& journal, cons
   const DirtySlot* slot = slot_of(sb, winner);
   if (!slot)
     return fail(Errc::conflict,
-                "{}: it is unknown what replica {} has, and the journal begins at LSN {}, after the parting",
+                "{}: it is unknown what replica {} has: the journal begins at LSN {}, after the split",
                 journal.name(), winner, sb.tail.lsn.v);
   ReadBitmap bitmap = read_bitmap(journal, sb, static_cast<std::uint32_t>(slot - sb.dirty.data()));
   if (bitmap.pages_lost > 0)
     return fail(Errc::corrupt,
                 "{}: {} pages of the bitmap for replica {} are damaged: it is unknown which of their blocks "
-                "were written after the parting",
+                "were written after the split",
                 journal.name(), bitmap.pages_lost, winner);
   return std::move(bitmap.words);
 }
@@ -85,17 +85,18 @@ void WrittenBlocks::add(std::uint64_t lba, std::uint64_t blocks) {
   if (lba < limit) set_bitmap_bits(words_, Lba{lba}, std::min(blocks, limit - lba));
 }
 
-// While an epoch counts the winner, every committed record is on the winner's disk. So the winner has
-// everything that was known to be committed when the first epoch without it began, and may have later
-// records. The winner may also have come back for a while, which `since` of its bitmap shows.
+// While the winner is a member, every committed record is on its disk. So the winner has everything that was
+// known to be committed at the start of the first epoch without it, and may have later records. `since` of
+// its bitmap is later if the winner was connected again.
 Result<Parting> find_parting(const History& history, ReplicaId winner) {
   std::vector<KnownEpoch> epochs = epochs_of(history);
   auto counts = [&](const KnownEpoch& e) { return (e.entry.in_sync & set_of(winner)) != 0; };
   if (epochs.empty() || counts(epochs.back()))
-    return fail(Errc::conflict,
-                "in the log of this replica, which ends at LSN {}, replica {} never left the in-sync set: no "
-                "parting is known",
-                history.last().v, winner);
+    return fail(
+        Errc::conflict,
+        "no split is known: in the log of this replica, which ends at LSN {}, replica {} never left the "
+        "in-sync set",
+        history.last().v, winner);
   auto last_with = std::find_if(epochs.rbegin(), epochs.rend(), counts);
   Lsn since;
   if (last_with != epochs.rend()) since = last_with.base()->committed.value_or(Lsn{});

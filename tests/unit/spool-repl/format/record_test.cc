@@ -92,7 +92,7 @@ TEST(Body, EveryOtherLengthIsRefused) {
   Bytes longer = good;
   longer.push_back(std::byte{0});
   EXPECT_FALSE(decode_body_meta(longer, volume, volume_blocks));
-  EXPECT_TRUE(refused(rehashed(longer), "counts do not fit"));
+  EXPECT_TRUE(refused(rehashed(longer), "inconsistent counts"));
   Bytes endless = good;
   endless.resize(body_meta_bytes_max + 1);
   EXPECT_TRUE(refused(endless, "body of"));
@@ -136,16 +136,16 @@ TEST(Body, HeaderThatContradictsItself) {
   };
   for (const Case& c : {Case{0, 0x12345678, "magic"},
                         {6, 3, "unknown type"},
-                        {48, 0, "do not fit"},
-                        {56, 2, "do not fit"},
-                        {56, 0, "do not fit"},
-                        {60, 2, "do not fit"},
-                        {60, 0xffffffff, "do not fit"},
-                        {64, 3, "do not fit"},
-                        {64, 0xffffffff, "do not fit"},
+                        {48, 0, "inconsistent counts"},
+                        {56, 2, "inconsistent counts"},
+                        {56, 0, "inconsistent counts"},
+                        {60, 2, "inconsistent counts"},
+                        {60, 0xffffffff, "inconsistent counts"},
+                        {64, 3, "inconsistent counts"},
+                        {64, 0xffffffff, "inconsistent counts"},
                         {68, 1, "encoding"},
-                        {104, 40, "do not fit"},
-                        {104, 0xffffffff, "do not fit"}}) {
+                        {104, 40, "inconsistent counts"},
+                        {104, 0xffffffff, "inconsistent counts"}}) {
     Bytes bad = encoded(small_body());
     if (c.at == 4 || c.at == 6)
       store_le(bad.data() + c.at, static_cast<std::uint16_t>(c.value));
@@ -167,7 +167,7 @@ TEST(Body, HeaderThatContradictsItself) {
   EXPECT_NE(unknown.error().message.find("features 0x40"), std::string::npos);
   Bytes last = encoded(small_body());
   store_le(last.data() + 48, UINT64_MAX - 1);
-  EXPECT_TRUE(refused(rehashed(last), "do not fit")) << "LSNs that would overflow";
+  EXPECT_TRUE(refused(rehashed(last), "inconsistent counts")) << "LSNs that would overflow";
 }
 
 TEST(Payload, HashCountAndBlocks) {

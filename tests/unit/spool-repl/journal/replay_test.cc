@@ -201,7 +201,7 @@ TEST(Replay, WhatComesBackDifferentEndsTheStart) {
     AlignedBuffer room(100 * block_size);
     auto out = recover(r.journal, r.data, {}, room.span().first(room_blocks * block_size));
     ASSERT_FALSE(out);
-    EXPECT_TRUE(fails_with(out.error(), Errc::io, {"a moment later", "block 1 "}));
+    EXPECT_TRUE(fails_with(out.error(), Errc::io, {"a second read gave other content", "block 1 "}));
     EXPECT_EQ(r.data.bytes, data);
   }
 }

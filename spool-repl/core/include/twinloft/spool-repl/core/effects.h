@@ -69,7 +69,7 @@ struct EpochValue {
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
   Uuid attempt;
-  bool by_force = false;  // an operator has overruled the value before, and no durable record shows it yet
+  bool by_force = false;  // an operator has overruled the previous value, and no durable record shows it yet
   bool operator==(const EpochValue&) const = default;
 };
 
@@ -96,7 +96,7 @@ struct ArbiterAnswer {  // to an ArbiterRequest
   Token token = 0;
   Outcome outcome = Outcome::unknown;
   std::optional<EpochValue> current;  // nullopt: the arbiter has no value yet
-  std::string why;                    // for the administrator, if the outcome is unknown
+  std::string why;                    // for the operator, if the outcome is unknown
 };
 struct Detach {};  // the device is taken away from its users: waiting and later requests fail with EIO
 
@@ -175,7 +175,7 @@ struct ArbiterRequest {
 struct CommandDone {  // of Promote, Demote and Discard
   Token token;
   bool ok;
-  std::string text;  // for the administrator, in both cases
+  std::string text;  // for the operator, in both cases
 };
 enum class Role : std::uint8_t { primary, secondary };
 struct RoleChange {

@@ -43,7 +43,7 @@ struct Offer {
 
 namespace verdict {
 struct Follow {};  // the offer continues this history
-struct Cut {};     // it does after the records after `from` are cut off, which no client relies on
+struct Cut {};     // the same, after a cut of the records after `from`. No client relies on them
 struct Resync {};  // records are not enough: the primary may fill this replica
 struct SplitBrain {
   std::string why;
@@ -53,27 +53,26 @@ using Verdict = std::variant<verdict::Follow, verdict::Cut, verdict::Resync, ver
 
 // The answer to a *begin*: the primary would send its records after `from`.
 Verdict judge_records(const History& here, const Offer& offer);
-// The answer to a *sync begin*: the primary would overwrite the content. Not Follow or Cut.
+// The answer to a *sync begin*: the primary would overwrite the content. Resync or SplitBrain.
 Verdict judge_resync(const History& here, const Offer& offer);
 
-// The primary's own decision before both. common: the newest common record. commit: the end of the records
-// that the peer knows to be committed. peer: the peer's state, if it is known. Follow: the primary may send
-// *begin*.
+// The primary's decision before it sends an offer. common: the newest common record. commit: the end of the
+// records that the peer knows to be committed. peer: the peer's state, if it is known. Follow: the primary
+// may send *begin*.
 Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer);
 
 // Whether two secondaries have a split brain, by their states. False also if the tables do not reach back.
 bool have_parted(const History& here, ReplicaId other, const NodeState& there);
 
-// Whether what an unfinished resync has brought here is in the offered history too (R9). True where there is
-// no such content. Force on the primary's side is the primary's own to see (vouches_for).
+// Whether the offered history has the content that an unfinished resync brought here (R9). True without such
+// content. The primary itself checks for forced epochs (vouches_for).
 bool holds_source(const History& here, const Offer& offer);
-// Whether the content here is known to be the offered history up to the record that ends at `since`, or
-// beyond (R15): then the source's marks tell what is missing. `record_held`: that record is in the log here,
-// or was.
+// Whether the content here is known to be the offered history at least up to `since` (R15). Then the source's
+// marks have all missing blocks. `record_held`: the log here has the record that ends at `since`, or had it.
 bool content_reaches(const History& here, const Offer& offer, Lsn since, bool record_held);
-// The source's side of R15: whether the base that an Inconsistent replica names is in the source's history.
-// `held`: the table of the source's log, which ends at `last`. `offered`: with the epoch that is about to be
-// logged.
+// The source's side of R15: whether the source's history has the base that an Inconsistent replica names.
+// `held`: the table of the source's log, which ends at `last`. `offered`: the table with an epoch that is not
+// logged yet.
 bool vouches_for(const NodeState& target, std::span<const EpochEntry> held, Lsn last,
                  std::span<const EpochEntry> offered);
 
@@ -81,13 +80,13 @@ bool vouches_for(const NodeState& target, std::span<const EpochEntry> held, Lsn 
 struct PromotionFacts {
   ReplicaId replica = 0;
   const EpochTable& epochs;  // here
-  const EpochTable& chain;   // ends in the epoch `newest`; empty where nobody here has that table
-  EpochEntry newest;         // known to anybody here
+  const EpochTable& chain;   // ends in the epoch `newest`; empty if no connected replica has that table
+  EpochEntry newest;         // the newest epoch known here or on a connected replica
   bool by_force = false;
-  bool whole = false;      // nothing that was acknowledged is known to be missing here
-  bool witnessed = false;  // every member of `newest` is here, and whole
+  bool whole = false;      // no acknowledged write is known to be missing here
+  bool witnessed = false;  // every member of `newest` is connected, and whole
 };
-// How the epoch of a promotion came about, as its record says.
+// The circumstances of a promotion, as the record of its epoch stores them.
 struct Grounds {
   std::uint32_t flags = 0;  // EpochFlags
   EpochMark granted_after = {};

@@ -33,7 +33,7 @@ class Pace {
     begin();
   }
 
-  // While writes wait for a replica that is away, nothing tells how long a flush takes.
+  // While writes wait for an absent replica, the time of a flush says nothing about the disks.
   void note_suspended(Instant now) { suspended_until_ = now; }
   bool tells(Instant flush_since) const { return flush_since > suspended_until_; }
   void answered(Kind kind, Duration took);

@@ -64,14 +64,13 @@ struct Superblock {
   Epoch tail_epoch;                   // the epoch of that record
   Lsn commit;                         // highest LSN known committed when this was written
   std::uint64_t incarnation = 0;      // counts starts of the process and cuts of the log
-  Lsn cut_lsn;                        // the last cut has kept everything up to here,
-  std::uint64_t cut_incarnation = 0;  // and frames of earlier incarnations prove nothing beyond it
+  Lsn cut_lsn;                        // the last cut kept everything up to here
+  std::uint64_t cut_incarnation = 0;  // frames of earlier incarnations are void beyond cut_lsn
   DiskState disk;
   std::array<DirtySlot, bitmap_slots> dirty;
   EpochTable epochs;
   std::vector<SplitBrain> split_brains;
-  std::uint64_t arbiter = 0;  // who decided about the newest epoch here, as a digest of its place; 0: not
-                              // known
+  std::uint64_t arbiter = 0;  // a digest of the address of the newest epoch's arbiter; 0: unknown
   // The newest epoch of the primary for which this log was cut last. Until a record of this epoch is here,
   // the log shows only an older set.
   EpochEntry cut_for;
@@ -84,7 +83,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out);
 // superblock with a wrong CRC or field).
 Result<Superblock> decode_superblock(ByteSpan in);
 
-// The last block of a data file that `create` made: tells which volume and replica the file belongs to.
+// The last block of a data file from `create`: the volume and the replica that own the file.
 struct DataLabel {
   Uuid volume;
   ReplicaId replica = 0;

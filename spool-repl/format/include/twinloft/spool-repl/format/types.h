@@ -38,7 +38,7 @@ struct JournalPos {
   auto operator<=>(const JournalPos&) const = default;
 };
 
-// A term of one writer. `counter` orders epochs for the administrator, `id` identifies an epoch.
+// A term of one writer. `counter` orders epochs for the operator, `id` identifies an epoch.
 struct Epoch {
   std::uint64_t counter = 0;
   Uuid id;

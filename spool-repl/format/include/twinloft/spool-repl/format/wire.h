@@ -164,7 +164,7 @@ struct SyncEnd {
   Lsn until;
   bool operator==(const SyncEnd&) const = default;
 };
-// The progress of the resync, for the target's status alone.
+// The progress of the resync, only for the target's status.
 struct SyncProgress {
   Epoch epoch;
   std::uint64_t done = 0, total = 0;  // blocks that were sent or found equal

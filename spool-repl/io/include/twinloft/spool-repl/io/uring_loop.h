@@ -5,8 +5,7 @@
 //   1. The turn hook runs, so that the owner can send the output of its core.
 //   2. One system call submits all queued operations and waits.
 //   3. Completions are delivered: disk operations and ready descriptors in the kernel's order, then due
-//   timers (by
-//      deadline, then by age), then posted calls.
+//      timers (by deadline, then by age), then posted calls.
 // Disk operations allocate no memory. The thread that runs the first turn becomes the loop's thread. Other
 // threads may only call post().
 #pragma once
