@@ -54,8 +54,8 @@ Result<json::object> parse_object(std::string_view text) {
   strict.max_depth = 16;
   boost::system::error_code ec;
   json::value v = json::parse({text.data(), text.size()}, ec, {}, strict);
-  if (ec) return fail(Errc::corrupt, "no JSON: {}", ec.message());
-  if (!v.is_object()) return fail(Errc::corrupt, "no JSON object");
+  if (ec) return fail(Errc::corrupt, "not JSON: {}", ec.message());
+  if (!v.is_object()) return fail(Errc::corrupt, "not a JSON object");
   return std::move(v.get_object());
 }
 

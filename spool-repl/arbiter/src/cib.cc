@@ -112,7 +112,7 @@ Result<Cib> read_cib(std::string_view xml, const std::string& set, const std::st
     for (const auto& [element, state] : *status) {
       if (element != "node_state") continue;
       std::string name = attribute(state, "uname");
-      // Two nodes with the same name cannot both be right.
+      // With two nodes of the same name, neither state is reliable.
       auto [at, fresh] = out.nodes.emplace(name, fate_of(state));
       if (!fresh) at->second = NodeFate::lost;
     }

@@ -59,7 +59,7 @@ Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, c
   if (tls) TL_TRY(tls_context({settings.ca_file, settings.cert_file, settings.key_file}));
   if (!settings.user.empty()) TL_TRY(read_password(settings.password_file));
   if (!settings.user.empty() && clear)
-    log_warning("etcd: the password of {} goes over http:// without encryption", settings.user);
+    log_warning("etcd: the password of {} is sent over http:// without encryption", settings.user);
   return store;
 }
 

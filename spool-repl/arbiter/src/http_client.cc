@@ -148,7 +148,7 @@ error_code HttpClient::await(Start start) {
 Status HttpClient::arm(Instant deadline) {
   if (cancelled_) return fail(Errc::unavailable, "cancelled: this node is being stopped");
   Duration left = deadline - clock_.now();
-  if (left <= Duration(0)) return fail(Errc::timeout, "no time left for it");
+  if (left <= Duration(0)) return fail(Errc::timeout, "no time left for the request");
   tcp().expires_after(left);
   return {};
 }

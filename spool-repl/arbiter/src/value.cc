@@ -91,7 +91,7 @@ Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text)
   if (of != volume)
     return fail(
         Errc::conflict,
-        "the arbiter's value is of volume {}, this one is {}: the key was copied, or the uuid is wrong",
+        "the arbiter's value is of volume {}, this volume is {}: the key was copied, or the uuid is wrong",
         of.text(), volume.text());
   TL_TRY_ASSIGN(core::EpochValue value, value_in(*root));
   // The comparison needs equal bytes for equal values: no further field, no repeated field, no other order.

@@ -93,7 +93,7 @@ struct Checker {
         device_contents(key, *path, data);
       else if (S_ISREG(st.st_mode) && st.st_size > 0 && data)
         warn(
-            "{}: {} holds something, and {} is no journal of this replica. `spool-repl create {}` never "
+            "{}: {} is not empty, and {} is not a journal of this replica. `spool-repl create {}` never "
             "overwrites a file; --adopt keeps it as the "
             "volume's content",
             key, *path, s.journal, s.name);
@@ -159,7 +159,7 @@ struct Checker {
   void state_directory(const char* what, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0 || !S_ISDIR(st.st_mode))
-      warn("{}: {} is no directory: events, and records that are cut off at a rejoin, could not be kept",
+      warn("{}: {} is not a directory: events, and records that are cut off at a rejoin, could not be kept",
            what, path);
   }
 
@@ -171,7 +171,7 @@ struct Checker {
     if (::stat(parent.c_str(), &st) < 0)
       error("{}: {}: {}", key, path, fail_errno(errno, "its directory {}", parent).error().message);
     else if (!S_ISDIR(st.st_mode))
-      error("{}: {}: {} is no directory", key, path, parent);
+      error("{}: {}: {} is not a directory", key, path, parent);
     else if (::access(parent.c_str(), W_OK) < 0 && errno == EROFS)
       error("{}: {}: {} is on a file system that is mounted read-only", key, path, parent);
   }
@@ -201,7 +201,7 @@ struct Checker {
     auto at_own = address("listen", s.listen);
     bool all_loopback = !at_own || at_own->is_loopback();
     if (std::string trouble = at_own ? trouble_at(*at_own) : ""; !trouble.empty())
-      warn("listen: {}: it is tried again and again when the volume is served", trouble);
+      warn("listen: {}: `serve` tries again until it succeeds", trouble);
     std::map<std::string, ReplicaId> others;
     for (const PeerSettings& p : s.peers) {
       auto at = address("peer.address", p.address);
@@ -222,7 +222,7 @@ struct Checker {
     if (auto secret = read_secret(s.secret_file); !secret)
       error("secret_file: {}", secret.error().message);
     else if (secret->empty() && !all_loopback)
-      error("secret_file is missing: without one only loopback addresses are used for replication");
+      error("secret_file is missing: without a secret, replication uses loopback addresses only");
   }
 
   // As `serve` prepares the arbiter, without a request to it.

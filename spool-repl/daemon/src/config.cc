@@ -280,7 +280,7 @@ void read_etcd(const Table& t, arbiter::Settings& s) {
     if (Status good = arbiter::check_endpoint(*e); !good)
       t.error(at("endpoints"), "endpoints", good.error().message);
     if (std::find(s.endpoints.begin(), e, *e) != e)
-      t.error(at("endpoints"), "endpoints", fmt::format("{} stands there twice", *e));
+      t.error(at("endpoints"), "endpoints", fmt::format("{} is listed twice", *e));
     tls = tls || arbiter::normal_endpoint(*e).starts_with("https:");
   }
   t.text("prefix", s.prefix);
@@ -318,7 +318,7 @@ void read_nodes(const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
     bool known = id == v.replica || std::any_of(v.peers.begin(), v.peers.end(),
                                                 [&](const PeerSettings& p) { return p.id == id; });
     if (ec != std::errc() || end != text.data() + text.size() || !known) {
-      n.error(&value, text, "is the number of no replica here");
+      n.error(&value, text, "is not a replica of this volume");
       continue;
     }
     std::string name;
@@ -540,7 +540,8 @@ Result<NodeSettings> load_config(const std::string& path) {
                       {"error", LogLevel::error}},
                      node.log_level);
   const toml::table* volumes = t.child("volume");
-  if (!volumes || volumes->empty()) problems.add(fmt::format("{}: no [volume.<name>] in it", path));
+  if (!volumes || volumes->empty())
+    problems.add(fmt::format("{}: a section [volume.<name>] is missing", path));
   static const toml::table none;  // a reference on both sides: a copy of a table has no line numbers
   for (const auto& [name, value] : volumes ? *volumes : none) {
     const toml::table* table = value.as_table();

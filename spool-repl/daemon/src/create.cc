@@ -68,8 +68,8 @@ Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const 
   bool exists = ::stat(path.c_str(), &st) == 0;
   if (exists && !S_ISBLK(st.st_mode) && st.st_size > 0)
     return fail(Errc::conflict,
-                "{}: there is a file already. `create` never overwrites one: move it away if this "
-                "volume's {} is to be made anew",
+                "{}: the file exists, and `create` never overwrites a file. Move it away first to make this "
+                "volume's {} again",
                 path, what);
   Opened out;
   out.file.path = path;
@@ -148,12 +148,11 @@ Result<Opened> open_to_adopt(const VolumeSettings& s) {
   Opened out;
   TL_TRY_ASSIGN(out.file, io::open_direct(s.data, io::Access::read_write));
   if (out.file.size_bytes % block_size != 0)
-    return fail(Errc::invalid, "{}: {} bytes, which is no multiple of 4096", s.data, out.file.size_bytes);
+    return fail(Errc::invalid, "{}: {} bytes, which is not a multiple of 4096", s.data, out.file.size_bytes);
   if (s.size != 0 && s.size != out.file.size_bytes)
     return fail(Errc::conflict,
-                "{}: {} bytes, and volume.{}.size says {}: the volume is all of what is adopted. Leave "
-                "`size` out, or "
-                "correct it",
+                "{}: {} bytes, and volume.{}.size says {}: an adopted device or file becomes the volume as a "
+                "whole. Remove `size`, or correct it",
                 s.data, out.file.size_bytes, s.name, s.size);
   return out;
 }
@@ -184,8 +183,7 @@ Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o
   return fmt::format(
       "volume {} replica {}: {} with its content, {} MiB, and a journal of {} MiB in {}\n"
       "Mount the volume's device from now on, never {} itself. Create the other replicas without --adopt: "
-      "they are filled "
-      "from this one, so promote this one first\n",
+      "they get their content from this replica, so promote this replica first\n",
       s.name, s.replica, s.data, data.file.size_bytes >> 20, sb.ring_bytes >> 20, s.journal, s.data);
 }
 
@@ -200,7 +198,8 @@ Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& 
                 s.name, Uuid::generate(random).text());
   }
   if (Uuid::parse(s.uuid).value().is_nil())
-    return fail(Errc::invalid, "volume.{}.uuid: zeros are no identity: uuidgen prints one", s.name);
+    return fail(Errc::invalid, "volume.{}.uuid: the nil UUID is not allowed: uuidgen prints a new one",
+                s.name);
   if (o.adopt) return adopt_volume(s, o);
   if (s.size == 0) return fail(Errc::invalid, "volume.{}.size is missing", s.name);
   journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false,

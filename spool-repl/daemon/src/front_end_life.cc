@@ -62,8 +62,7 @@ void FrontEndLife::demote(const core::VolumeStatus& status, Reply reply) {
   }
   if (role_changes()) return reply(fail(Errc::conflict, "a change of role is under way"));
   if (status.suspended)
-    return reply(
-        fail(Errc::conflict, "writes wait for {}: demoting would leave them behind", status.waits_for));
+    return reply(fail(Errc::conflict, "cannot demote now: writes wait for {}", status.waits_for));
   change_ = Demoting{std::move(reply)};
   current_->stop(false, [this, which = current_.get()](const Status& stopped) {
     // Otherwise another replica was promoted meanwhile, and the reply was sent.
@@ -104,7 +103,8 @@ void FrontEndLife::on_lost() {
     if (auto report = std::exchange(started_, nullptr)) report({});
   }
   if (auto* demoting = std::get_if<Demoting>(&change))
-    demoting->reply(fail(Errc::conflict, "another replica was promoted meanwhile: this one is Secondary"));
+    demoting->reply(
+        fail(Errc::conflict, "another replica was promoted meanwhile: this replica is Secondary"));
   if (!current_) return;
   volume_.device_is_taken_away();
   leaving_ = std::move(current_);

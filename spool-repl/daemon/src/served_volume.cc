@@ -180,7 +180,8 @@ void ServedVolume::ask_core_to_demote(FrontEndLife::Reply reply) {
 }
 
 void ServedVolume::device_is_taken_away() {
-  log_error("volume {}: another replica is primary now: the device here is taken away", settings_.name);
+  log_error("volume {}: another replica is primary now: removing the block device of this replica",
+            settings_.name);
 }
 
 std::string ServedVolume::show_status(command::Status::Form form) {
@@ -226,9 +227,10 @@ void ServedVolume::say_waits(const std::string& why) {
 void ServedVolume::ended(bool failed) {
   core::VolumeStatus s = core().status();
   if (failed) fail_volume(s.failure, false);
-  reporter_->say("stopped", fmt::format("stopped at {}, {}", s.last.v,
-                                        is_settled() ? "everything is in the data area"
-                                                     : "the journal keeps what is not in the data area"));
+  reporter_->say("stopped",
+                 fmt::format("stopped at {}, {}", s.last.v,
+                             is_settled() ? "everything is in the data area"
+                                          : "the journal has writes that are not in the data area"));
   stop_loop();
 }
 

@@ -14,7 +14,7 @@ namespace twinloft::repl::daemon {
 
 namespace {
 constexpr const char* way_out =
-    "mend it, then `systemctl reload spool-repl` (SIGHUP) starts it at once; it is also tried again every "
+    "correct the error, then run `systemctl reload spool-repl` (SIGHUP); spool-repl also tries again every "
     "minute";
 }
 
@@ -46,7 +46,7 @@ Result<std::string> StandIn::answer(const std::string& command) const {
   std::lock_guard lock(mutex_);
   VolumeState state = why_ ? VolumeState::failed : VolumeState::starting;
   std::string trouble = why_ ? "not served: " + why_->message
-                             : "not served yet: the journal is read, and what it holds is brought home";
+                             : "not served yet: the journal is being replayed";
   std::string first = fmt::format("{}  {}: {}\n", settings_.name, state_text(state), trouble);
   if (command == "status") return why_ ? fmt::format("{}  {}\n", first, way_out) : first;
   if (command == "status line") return first;

@@ -163,8 +163,7 @@ std::string stalled_text(const NodeView& v) {
 
 std::string state_line(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
-  if (s.failed)
-    return fmt::format("FAILED: {}. Writes are refused until the device is attached anew", s.failure);
+  if (s.failed) return fmt::format("FAILED: {}. Writes fail until the device is attached again", s.failure);
   if (v.device_lost) return "FAILED: the block device is lost: see `device`";
   if (s.suspended) {
     std::string reason;
@@ -176,9 +175,8 @@ std::string state_line(const NodeView& v) {
   if (is_stalled(v)) return stalled_text(v);
   std::string slow;
   if (s.slowed_by != 0)
-    slow = fmt::format(
-        ". SLOW: writes wait for room in memory or journal, which replica {} takes: it is {} behind",
-        s.slowed_by, size_text(s.slowed_by_bytes));
+    slow = fmt::format(". SLOW: writes wait for room in memory or journal, because replica {} is {} behind",
+                       s.slowed_by, size_text(s.slowed_by_bytes));
   if (std::string away = left_out(s); !away.empty())
     return fmt::format("DEGRADED: serving without replica {}{}", away, slow);
   return "serving" + slow;
@@ -246,8 +244,7 @@ std::string status_text(const NodeView& v) {
     out += fmt::format("  state    {}\n", waiting_text(s));
   if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
   if (s.discards_for != 0)
-    out += fmt::format("  state    gives up its history: waits for replica {} to connect as primary\n",
-                       s.discards_for);
+    out += fmt::format("  state    discarding: waits for replica {} to connect as primary\n", s.discards_for);
   for (const auto& p : s.peers) {
     out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p), role_of(p), disk_of(s, p),
                        name_of(p.protocol), membership_text(s, p));
@@ -259,7 +256,7 @@ std::string status_text(const NodeView& v) {
       out += fmt::format(
           "\n           slowed to {}/s: flushes or reads take longer than resync_latency_target",
           size_text(s.resync_held_to));
-    if (p.split_brain) out += "\n           SPLIT BRAIN: both histories hold what the other lacks";
+    if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
   }
@@ -268,12 +265,8 @@ std::string status_text(const NodeView& v) {
   if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
   if (s.repaired_blocks + s.unreadable_blocks > 0)
     out += fmt::format(
-        "  disk     since start {} blocks could not be read{} and were repaired; {} times nobody had the "
-        "content\n",
-        s.repaired_blocks,
-        s.wrong_blocks > 0 ? fmt::format(", or did not hold what was written there ({}),", s.wrong_blocks)
-                           : "",
-        s.unreadable_blocks);
+        "  disk     since start {} blocks repaired from a peer{}; {} unrecoverable\n", s.repaired_blocks,
+        s.wrong_blocks > 0 ? fmt::format(" ({} found corrupt)", s.wrong_blocks) : "", s.unreadable_blocks);
   std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
   out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
   out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter,

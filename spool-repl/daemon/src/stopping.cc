@@ -36,7 +36,7 @@ Stopping::Next Stopping::front_ends_stopped(const Status& stopped, Instant now) 
   if (!trying) return Next::nothing;  // force was requested meanwhile
   if (trying->force) return force();
   state_ = Refused{stopped.error().message +
-                   ". Unmount it first; asked once more, the device is taken away from its users"};
+                   ". Unmount it first. A second request takes the device away from its users"};
   return Next::nothing;
 }
 
@@ -79,8 +79,8 @@ std::string Stopping::waits_for(const core::VolumeStatus& status, Duration oldes
                         ? fmt::format("the volume is suspended: writes wait for {}", status.waits_for)
                         : "requests of the device are not answered";
   return why +
-         ". A second SIGTERM stops it at once: requests that wait fail, and the journal keeps what was "
-         "acknowledged";
+         ". A second SIGTERM stops it at once: waiting requests fail, and acknowledged writes stay in the "
+         "journal";
 }
 
 }  // namespace twinloft::repl::daemon

@@ -14,12 +14,12 @@ namespace {
 
 Status keep_damaged(const VolumeSettings& settings, ports::BlockFile& journal,
                     const journal::Damage& damage) {
-  log_error("volume {}: {}. What is missing comes from a replica that has it", settings.name, damage.text);
+  log_error("volume {}: {}. Missing records are fetched from another replica", settings.name, damage.text);
   auto kept = keep_journal(journal, damage, state_directory(settings), settings.name);
   if (!kept)
-    return fail(Errc::corrupt, "{}. Nothing was changed, since no copy of the journal could be kept: {}",
+    return fail(Errc::corrupt, "{}. Nothing was changed, since the journal could not be copied: {}",
                 damage.text, kept.error().message);
-  log_error("volume {}: the damaged journal is kept in {}", settings.name, *kept);
+  log_error("volume {}: a copy of the damaged journal is in {}", settings.name, *kept);
   return {};
 }
 
@@ -46,20 +46,21 @@ Result<RecoveredLog> replay(const VolumeSettings& settings, Storage& storage, Mu
   TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data, keep, room));
   const journal::RecoveryReport& report = r.report;
   if (report.superblock_repaired)
-    happened("superblock-repaired", "a damaged copy of the superblock was rewritten from the other", true);
+    happened("superblock-repaired", "a damaged copy of the superblock was rewritten from the intact copy",
+             true);
   if (report.digest_sectors_lost > 0)
     happened("digests-lost",
-             fmt::format("{} sectors of digests were damaged: what up to {} blocks of the data area are to "
-                         "hold is not known "
+             fmt::format("{} digest sectors were damaged: up to {} blocks of the data area cannot be checked "
                          "until they are written",
                          report.digest_sectors_lost, report.digest_sectors_lost * digest_sector_blocks),
              false);
   if (report.torn_frames > 0)
     happened("torn-tail",
-             fmt::format("{} torn records at the journal's end were left out", report.torn_frames), false);
+             fmt::format("{} torn records at the journal's end were dropped", report.torn_frames), false);
   log_info(
-      "volume {}: recovered: {} records, {} of them not known committed, {} blocks in memory, {} blocks "
-      "written home, {} torn",
+      "volume {}: journal replayed: {} records, {} of them not known to be committed, {} blocks in memory, "
+      "{} "
+      "blocks written to the data area, {} torn",
       settings.name, report.records, report.uncommitted, r.log.loaded.size(), report.blocks_replayed,
       report.torn_frames);
   return std::move(r.log);

@@ -55,7 +55,7 @@ void VolumeSupervisor::request_stop(bool force) {
     std::lock_guard lock(mutex_);
     if (attempting_)
       log_warning(
-          "volume {}: not stopped yet: it is being started, and stops once it is served or that has failed",
+          "volume {}: not stopped yet: the volume is still starting, and stops when its start has ended",
           name_);
     stop_asked_ = true;
     force_asked_ = force_asked_ || force;
@@ -128,7 +128,7 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
     started = places_differ(settings());
     if (started) started = runner->start();
   } catch (const std::system_error& e) {
-    started = fail(Errc::exhausted, "no thread for it: {}", e.what());
+    started = fail(Errc::exhausted, "cannot create a thread for the volume: {}", e.what());
   }
   attempts(false);
   if (!started) return Failed{std::move(started).error(), false};
@@ -161,14 +161,14 @@ void VolumeSupervisor::make_stand_in(VolumeSettings settings, std::optional<Erro
   try {
     stand_in_ = std::make_unique<StandIn>(std::move(settings), std::move(why));
   } catch (const std::system_error& e) {
-    log_warning("volume {}: nobody answers at its control socket: {}", name_, e.what());
+    log_warning("volume {}: no answers at its control socket: {}", name_, e.what());
   }
 }
 
 void VolumeSupervisor::stand_in_for_start() {
   std::lock_guard lock(stand_in_mutex_);
   if (has_control_ || stand_in_) return;
-  log_warning("volume {}: is still being started: it waits for its disks, or its journal holds much", name_);
+  log_warning("volume {}: still starting: it waits for its disks, or replays a large journal", name_);
   make_stand_in(settings(), std::nullopt);
 }
 

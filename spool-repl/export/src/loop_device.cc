@@ -79,7 +79,8 @@ Result<Fd> open_backing(const std::string& path, const LoopOptions& options) {
   if (options.backing_device == 0) return backing;
   if (::fstat(backing.get(), &st) != 0) return fail_errno(errno, "{}: backing file of a loop device", path);
   if (st.st_dev != options.backing_device)
-    return fail(Errc::conflict, "{}: something else is mounted over the volume's file: unmount that", path);
+    return fail(Errc::conflict, "{}: another file system is mounted over the volume's file: unmount it",
+                path);
   return backing;
 }
 

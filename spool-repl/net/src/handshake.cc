@@ -85,7 +85,7 @@ Status Handshake::check_peer() const {
                 "the peer is configured as replica {}, as this node is: each node needs its own id",
                 self_.replica);
   if (expect_ != 0 && peer_.replica != expect_)
-    return fail(Errc::conflict, "replica {} answers where replica {} is configured", peer_.replica, expect_);
+    return fail(Errc::conflict, "replica {} answers at the address of replica {}", peer_.replica, expect_);
   if (wanted_ != 0 && wanted_ != self_.replica)
     return fail(Errc::conflict,
                 "replica {} has dialed replica {} here, which is replica {}: check its addresses",

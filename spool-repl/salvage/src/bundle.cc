@@ -40,8 +40,8 @@ Status check_own(int dir, std::string_view what) {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir));
   if (about.st_uid == ::geteuid() && (about.st_mode & 022) == 0) return {};
   return fail(Errc::denied,
-              "{} belongs to user {}, mode {:o}; it must belong to the user that runs this ({}), and be "
-              "writable for no other user",
+              "{} belongs to user {}, mode {:o}; it must belong to the user of this command ({}), and no "
+              "other user may have write permission",
               what, about.st_uid, about.st_mode & 0777, ::geteuid());
 }
 
@@ -89,7 +89,7 @@ Result<bool> BundleWriter::look() const {
     return fail(Errc::conflict, "holds a finished bundle; name another directory, or remove this one");
   for (const Entry& e : found)
     if (e.name != bundle_label_name && e.name != bundle_messages_name && e.name != manifest_new)
-      return fail(Errc::conflict, "holds \"{}\", which is not of a bundle; name a new directory",
+      return fail(Errc::conflict, "holds \"{}\", which is not part of a bundle; name a new directory",
                   printable(e.name));
   if (!found.empty() && !has(bundle_label_name))
     return fail(Errc::conflict, "is not empty; name a new directory");
@@ -107,7 +107,7 @@ Status BundleWriter::clear() {
     TL_TRY_ASSIGN(std::vector<Entry> found, list_directory(old->get()));
     for (const Entry& e : found) {
       if (!is_number(e.name))
-        return fail(Errc::conflict, "holds messages/{}, which is not of a bundle", printable(e.name));
+        return fail(Errc::conflict, "holds messages/{}, which is not part of a bundle", printable(e.name));
       TL_TRY(ops_->remove(old->get(), e.name));
     }
     if (::unlinkat(dir_.get(), bundle_messages_name, AT_REMOVEDIR) != 0)
@@ -127,7 +127,7 @@ Result<BundleWriter::Added> BundleWriter::add(int source, std::uint64_t number, 
   Status written;
   Status read = read_pieces(source, [&](ByteSpan piece) -> Result<bool> {
     out.bytes += piece.size();
-    if (out.bytes > bytes) return fail(Errc::conflict, "it grows while it is read");
+    if (out.bytes > bytes) return fail(Errc::conflict, "the file grows while it is read");
     file.update(piece);
     content.update(piece);
     written = ops_->write(copy.get(), piece);
@@ -213,7 +213,7 @@ Result<ContentDigest> Bundle::verify(const Message& message) const {
   }));
   ContentDigest digest = content.finish();
   if (raw.digest() != message.file || digest.content != message.content)
-    return fail(Errc::corrupt, "{}/messages/{}: not the bytes that the manifest names: copy the bundle again",
+    return fail(Errc::corrupt, "{}/messages/{}: its content differs from the manifest: copy the bundle again",
                 path_, message.number);
   return digest;
 }

@@ -118,7 +118,7 @@ void Run::do_user(const Indices& of_user) {
   for (std::size_t i : open) wanted.push_back(digests_[i]);
   auto there = find_contents(root_, messages_[open.front()].maildir, wanted);
   if (!there)
-    return settle_all(open, Fate::failed, "the Maildir cannot be looked through: " + there.error().message);
+    return settle_all(open, Fate::failed, "the Maildir cannot be searched: " + there.error().message);
   for (std::size_t i : open) do_message(i, *there);
 }
 
@@ -158,9 +158,10 @@ void Run::do_message(std::size_t i, const std::set<Sha256>& there) {
 }
 
 void Run::hand_over(std::size_t i) {
-  std::string tried_before = ledger_.find(key(i)) == Mark::intent
-                                 ? "; an earlier run had begun it, and it was not in the Maildir"
-                                 : "";
+  std::string
+      tried_before = ledger_.find(key(i)) == Mark::intent
+                         ? "; an earlier run had begun this delivery, and the message was not in the Maildir"
+                         : "";
   auto content = bundle_.open_message(messages_[i]);
   if (!content) return settle(i, Fate::failed, content.error().message);
   if (!record(i, Mark::intent)) return settle(i, Fate::not_tried, stopped_);
@@ -198,11 +199,11 @@ Status Run::check_other_history(std::size_t i) const {
   if (options_.any_spool || m.kind != Kind::after || ledger_.find(key(i))) return {};
   std::string found = find_file(root_, m.maildir, m.folder, mail::base_name(m.name), m.content);
   if (found.empty()) return {};
-  return fail(Errc::conflict,
-              "this is the spool that the bundle was taken from: {} lies where message {} lay on the loser. "
-              "Mount the "
-              "winner's, or say --any-spool if this is the winner and somebody has copied that file",
-              printable(found), m.number);
+  return fail(
+      Errc::conflict,
+      "this is the spool that the bundle was taken from: {} has the path of message {} on the loser. "
+      "Mount the winner's spool. If this is the winner, and the file was copied there, use --any-spool",
+      printable(found), m.number);
 }
 
 Result<DeliverReport> Run::run() {
@@ -216,8 +217,8 @@ Result<DeliverReport> Run::run() {
   }
   if (ledger_.was_torn())
     report_.notes.push_back(
-        "the ledger's last record was half written when a run ended; its message was looked for in the "
-        "Maildir");
+        "the ledger's last record was incomplete, since a run was interrupted; its message was searched in "
+        "the Maildir");
   report_.messages.resize(messages_.size());
   for (const auto& [maildir, of_user] : users) do_user(of_user);
   if (!stopped_.empty()) report_.notes.push_back("ended early: " + stopped_);

@@ -83,7 +83,8 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
   }
   if (!text.starts_with(first)) {
     if (text.starts_with(magic))
-      return fail(Errc::invalid, "{}: of another version of spool-repl; this one knows version 1", where());
+      return fail(Errc::invalid, "{}: of another version of spool-repl; this release reads version 1",
+                  where());
     return fail(Errc::corrupt,
                 "{}: its first line is damaged: it is unknown what was delivered. Restore the file", where());
   }
@@ -109,8 +110,8 @@ Status Ledger::begin() {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir_.get()));
   if (about.st_uid != ::geteuid() || (about.st_mode & 022) != 0)
     return fail(Errc::denied,
-                "{}: belongs to user {}, mode {:o}; it must belong to the user that delivers ({}), and be "
-                "writable for no other user",
+                "{}: belongs to user {}, mode {:o}; it must belong to the user that delivers ({}), and no "
+                "other user may have write permission",
                 ledger_directory_name, about.st_uid, about.st_mode & 0777, ::geteuid());
   auto file = open_beneath(dir_.get(), ledger_file_name, O_RDWR | O_APPEND | O_NOFOLLOW);
   if (!file && file.error().sys == ENOENT) {

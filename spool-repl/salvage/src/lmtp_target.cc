@@ -35,7 +35,8 @@ class LmtpTarget final : public Target {
     auto start = read_start(content, trace_bytes_max);
     if (!start) return {End::failed, start.error().message};
     if (is_compressed(*start))
-      return {End::failed, "it is stored compressed, and LMTP has text only: deliver it with --copy"};
+      return {End::failed,
+              "the message is stored compressed, and LMTP has text only: deliver it with --copy"};
     // The server may have closed the connection meanwhile. This is detected before a message is sent.
     if (connection_ && !still_there()) connection_.reset();
     if (auto begun = begin(); !begun) return lost(begun.error(), End::away);

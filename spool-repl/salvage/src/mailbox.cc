@@ -32,7 +32,7 @@ class LookUp {
     // Symbolic links are ignored. An unreadable folder is an error, since it may contain the message.
     if (problems.first_unreadable()) return std::unexpected(*problems.first_unreadable());
     if (moved_)
-      return fail(Errc::conflict, "messages in {} move while it is looked through", printable(maildir_));
+      return fail(Errc::conflict, "messages in {} were moved during each search", printable(maildir_));
     return {};
   }
 

@@ -67,10 +67,10 @@ Ownership of_file(Ownership directory) {
 Status Copy::open_maildir() {
   auto opened = open_directory(root_, message_.maildir);
   if (!opened && opened.error().sys == ENOENT)
-    return fail(Errc::not_found, "{}: there is no such Maildir here; make the user, or deliver by LMTP",
+    return fail(Errc::not_found, "{}: the Maildir does not exist; create the user, or deliver by LMTP",
                 printable(message_.maildir));
   if (!opened && opened.error().sys == ELOOP)
-    return fail(Errc::denied, "{}: a symbolic link is in the way; it is not followed",
+    return fail(Errc::denied, "{}: the path has a symbolic link, which is not followed",
                 printable(message_.maildir));
   if (!opened) return std::unexpected(std::move(opened).error());
   maildir_ = std::move(*opened);
@@ -188,7 +188,8 @@ Status Copy::write_subscriptions(int lock) {
       if (text.size() > subscriptions_bytes_max) return fail(Errc::exhausted, "subscriptions is too large");
       return true;
     }));
-  if (message_.folder.find('\n') != std::string::npos) return fail(Errc::invalid, "its name has a line end");
+  if (message_.folder.find('\n') != std::string::npos)
+    return fail(Errc::invalid, "the folder's name has a line end");
   auto changed = mail::add_subscription(text, message_.folder);
   if (!changed) return ops_.remove(maildir_.get(), mail::subscriptions_lock_name);
   TL_TRY(ops_.write(lock, as_bytes(*changed)));

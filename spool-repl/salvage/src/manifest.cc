@@ -134,7 +134,8 @@ Result<Manifest> decode_manifest(std::string_view text) {
   if (!text.starts_with("#twinloft-salvage-bundle "))
     return fail(Errc::corrupt, "this is not a manifest of a salvage bundle");
   if (std::string_view first = text.substr(0, text.find('\n')); first != first_line)
-    return fail(Errc::invalid, "\"{}\": a bundle of another version of spool-repl; this one reads version 1",
+    return fail(Errc::invalid,
+                "\"{}\": a bundle of another version of spool-repl; this release reads version 1",
                 printable(first.substr(0, 60)));
   std::size_t end = text.rfind("\n#end ");
   if (end == text.npos) return fail(Errc::corrupt, "the manifest has no end: {}", again);

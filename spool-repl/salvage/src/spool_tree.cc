@@ -80,7 +80,7 @@ class Search {
   void note_link(const std::string& path) {
     if (std::any_of(layouts_.begin(), layouts_.end(),
                     [&](const Layout& l) { return l.may_lead_to_maildir(path); }))
-      problems_.add(path, "a symbolic link where a Maildir should be, or the way to it: not followed");
+      problems_.add(path, "a symbolic link in place of a Maildir, or in the path to it: not followed");
   }
 
   int root_;
@@ -108,8 +108,8 @@ void Problems::add(std::string path, std::string what) {
 void Problems::add_unreadable(std::string path, const Error& error) {
   if (!first_unreadable_)
     first_unreadable_ = Error{
-        error.code, fmt::format("{} cannot be looked into: {}", printable(path), error.message), error.sys};
-  add(std::move(path), "cannot be looked into: " + error.message);
+        error.code, fmt::format("{} cannot be searched: {}", printable(path), error.message), error.sys};
+  add(std::move(path), "cannot be searched: " + error.message);
 }
 
 std::vector<ExtractProblem> Problems::take() {
@@ -138,7 +138,7 @@ Result<std::vector<std::string>> list_folders(int root, const std::string& maild
   for (const Entry& e : entries) {
     if (!mail::is_folder_name(e.name)) continue;
     if (e.type == DT_LNK)
-      problems.add(below(maildir, e.name), "a symbolic link where a folder should be: not followed");
+      problems.add(below(maildir, e.name), "a symbolic link in place of a folder: not followed");
     if (e.type != DT_DIR) continue;
     auto inside = open_directory(dir.get(), e.name);
     auto boxes = inside ? list_directory(inside->get()) : std::unexpected(inside.error());

@@ -24,16 +24,17 @@ bool is_ext(const std::string& type) {
 Result<std::string> file_system_on(const std::string& device) {
   std::unique_ptr<blkid_struct_probe, decltype(&blkid_free_probe)> probe(
       blkid_new_probe_from_filename(device.c_str()), &blkid_free_probe);
-  if (!probe) return fail_errno(errno, "{}: cannot be looked at for a file system", device);
+  if (!probe) return fail_errno(errno, "{}: cannot be searched for a file system", device);
   blkid_probe_enable_superblocks(probe.get(), 1);
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE);
   blkid_probe_enable_partitions(probe.get(), 1);
   int found = blkid_do_safeprobe(probe.get());
   if (found == -1)
-    return fail_errno(errno != 0 ? errno : EIO, "{}: looking for a file system failed", device);
+    return fail_errno(errno != 0 ? errno : EIO, "{}: the search for a file system failed", device);
   if (found == -2)
-    return fail(Errc::invalid,
-                "the volume has the marks of several file systems: it is unclear which of them counts");
+    return fail(
+        Errc::invalid,
+        "the volume has signatures of several file systems: erase those that are not in use (wipefs)");
   std::string type = value_of(probe.get(), "TYPE"), table = value_of(probe.get(), "PTTYPE");
   if (is_ext(type) || type == "xfs") return type;
   if (!type.empty())

@@ -18,7 +18,7 @@ constexpr const char* place = "/sys/fs/fuse/connections";
 // The kernel loads the module at the first open of the device. Before that, `place` does not exist.
 Status load_fuse() {
   if (!Fd(::open("/dev/fuse", O_RDWR | O_CLOEXEC)))
-    return fail_errno(errno, "/dev/fuse (is FUSE there: modprobe fuse?)");
+    return fail_errno(errno, "/dev/fuse (is the kernel module \"fuse\" loaded?)");
   return {};
 }
 

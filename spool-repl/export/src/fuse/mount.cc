@@ -110,7 +110,7 @@ Status check_mount_point(const std::string& path) {
   if (is_left_over(top, path)) return {};
   if (top)
     return fail(Errc::unavailable,
-                "fuse: {}: something of type {} is mounted there already; unmount it, or stop the "
+                "fuse: {}: a file system of type {} is mounted there already; unmount it, or stop the "
                 "process that serves it",
                 path, top->type);
   struct stat st{};
@@ -128,7 +128,7 @@ Status prepare_mount_point(const std::string& path) {
   if (is_left_over(top, path)) {
     log_warning("fuse: {}: removing the mount that an earlier process left behind", path);
     if (::umount2(path.c_str(), MNT_DETACH) != 0)
-      return fail_errno(errno, "fuse: {}: unmounting what was left", path);
+      return fail_errno(errno, "fuse: {}: unmounting the mount of an earlier process", path);
     TL_TRY(check_mount_point(path));
   }
   struct stat st{};
@@ -143,8 +143,8 @@ Status unmount_own(const std::string& path, dev_t own) {
   TL_TRY_ASSIGN(auto all, current_mounts_at(path));
   if (std::none_of(all.begin(), all.end(), [&](const MountEntry& m) { return m.device == own; })) return {};
   if (all.back().device != own)
-    return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted on it: unmount that", path,
-                all.back().type);
+    return fail(Errc::unavailable, "fuse: {}: covered by another mount of type {}: unmount that mount first",
+                path, all.back().type);
   if (::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT)
     return {};  // EINVAL: gone meanwhile
   auto error = fail_errno(

@@ -45,7 +45,7 @@ State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::Sid
       pool(options.retained_buffer_bytes) {}
 
 State::~State() {
-  TL_CHECK_MSG(in_target == 0, "a FUSE export goes while the target holds its requests");
+  TL_CHECK_MSG(in_target == 0, "a FUSE export is destroyed with requests at the target");
   unwatch();
   if (session != nullptr) {
     fuse_session_unmount(session);  // closes /dev/fuse; the file is already unmounted
@@ -70,7 +70,7 @@ Status State::mount() {
   if (session == nullptr) return fail(Errc::internal, "fuse: libfuse refuses the mount options");
   if (fuse_session_mount(session, path.c_str()) != 0)
     return fail(Errc::unavailable,
-                "fuse: {}: mounting failed: libfuse has said why above (root and /dev/fuse are "
+                "fuse: {}: mounting failed: the log lines above have the reason (root and /dev/fuse are "
                 "needed)",
                 path);
   mounted = true;

@@ -27,7 +27,7 @@ Connection::Connection(Server& server, std::unique_ptr<Stream> stream)
 }
 
 Connection::~Connection() {
-  TL_CHECK_MSG(in_target_ == 0, "an NBD connection goes while the target holds its requests");
+  TL_CHECK_MSG(in_target_ == 0, "an NBD connection is destroyed with requests at the target");
   server_.loop_.cancel(handshake_timer_);
 }
 

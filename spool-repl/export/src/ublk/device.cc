@@ -103,7 +103,7 @@ Status Device::add() {
       info.max_io_bytes > max_io_bytes_)
     return fail(
         Errc::io,
-        "ublk: the kernel's driver grants {} queues of {} requests of {} bytes; 1 of {} of {} was asked for",
+        "ublk: the kernel's driver grants {} queues of {} requests of {} bytes; requested: 1 of {} of {}",
         info.queues, info.queue_depth, info.max_io_bytes, depth_wanted_, max_io_bytes_);
   depth = info.queue_depth;
   TL_TRY(set_params());

@@ -36,7 +36,7 @@ State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::Sid
 }
 
 State::~State() {
-  TL_CHECK_MSG(in_target == 0, "a ublk export goes while the target holds its requests");
+  TL_CHECK_MSG(in_target == 0, "a ublk export is destroyed with requests at the target");
   close_queue();
   if (timer != 0) loop.cancel(timer);
   if (memory != nullptr) ::munmap(memory, memory_bytes);

@@ -244,10 +244,10 @@ TEST_F(EtcdTest, NonsenseIsUnknown) {
   std::string newer = encode_value(volume, value(1));
   newer.replace(newer.find("\"version\":1"), 11, "\"version\":3");
   const std::pair<std::string, const char*> cases[] = {
-      {"", "no JSON"},
-      {"<html>hello</html>", "no JSON"},
+      {"", "not JSON"},
+      {"<html>hello</html>", "not JSON"},
       {"{}", "cluster_id"},
-      {"{\"header\":{\"cluster_id\":\"1\"}", "no JSON"},
+      {"{\"header\":{\"cluster_id\":\"1\"}", "not JSON"},
       {R"({"header":{"cluster_id":"1"},"succeeded":true})", "not the one response"},
       {R"({"header":{"cluster_id":"1"},"succeeded":true,"responses":[{"response_range":{}}]})",
        "swap without a put"},
@@ -257,7 +257,7 @@ TEST_F(EtcdTest, NonsenseIsUnknown) {
       {with(foreign), "is of volume"},
       {with(newer), "in version 3 of its format"},
       {with(""), "not one of Twinloft's"},
-      {std::string(1000, '\0'), "no JSON"},
+      {std::string(1000, '\0'), "not JSON"},
   };
   for (const auto& [body, words] : cases) {
     FakeServer server([&](const SeenRequest&) { return FakeReply{http_answer(200, body), true}; });

@@ -74,9 +74,9 @@ TEST(ArbiterValue, RefusesInWords) {
     const char* words;
   };
   for (const Case& c : std::initializer_list<Case>{
-           {"", "no JSON"},
-           {"null", "no JSON object"},
-           {"[]", "no JSON object"},
+           {"", "not JSON"},
+           {"null", "not a JSON object"},
+           {"[]", "not a JSON object"},
            {"{}", "no \"format\""},
            {changed("twinloft-epoch", "twinloft"), "no \"format\""},
            {changed("\"version\":1", "\"version\":2"),
@@ -90,7 +90,7 @@ TEST(ArbiterValue, RefusesInWords) {
            {changed("\"counter\":7", "\"counter\":7.5"), "\"counter\" is not a number"},
            {changed("\"counter\":7", "\"counter\":4611686018427387905"), "\"counter\" is not a number"},
            {changed("\"counter\":7", "\"counter\":18446744073709551616"), "\"counter\" is not a number"},
-           {changed("\"epoch\":{", "\"epoch\":[{"), "no JSON"},
+           {changed("\"epoch\":{", "\"epoch\":[{"), "not JSON"},
            {changed("11111111-2222-4333-8444-555555555555", "00000000-0000-0000-0000-000000000000"),
             "\"id\" is no UUID"},
            {changed("\"writer\":2", "\"writer\":65"), "\"writer\" is not a number from 1 to 64"},
@@ -107,9 +107,9 @@ TEST(ArbiterValue, RefusesInWords) {
            {changed("eeeeeeeeeeee\"", "eeeeeeeeeeee\",\"by_force\":false"), "in the exact form"},
            {changed("aaaaaaaa", "AAAAAAAA"), "in the exact form"},
            {encode_value(volume, sample()) + "\n", "in the exact form"},
-           {encode_value(volume, sample()) + "{}", "no JSON"},
+           {encode_value(volume, sample()) + "{}", "not JSON"},
            {std::string(value_bytes_max + 1, ' '), "1025 bytes"},
-           {std::string(512, '['), "no JSON"},
+           {std::string(512, '['), "not JSON"},
            {std::string("{\"format\":\"twinloft-epoch\\u0000\"}"), "no \"format\""},
        }) {
     auto got = decode_value(volume, c.text);

@@ -82,7 +82,7 @@ TEST_F(CheckTest, FilesAndDirectories) {
   EXPECT_TRUE(check_volume(s).errors.empty());
   s.data = data, s.journal = journal;
   s.archive = where + "/missing";
-  EXPECT_TRUE(says(check_volume(s).warnings, "is no directory")) << "the volume is served nevertheless";
+  EXPECT_TRUE(says(check_volume(s).warnings, "is not a directory")) << "the volume is served nevertheless";
   EXPECT_TRUE(check_volume(s).errors.empty());
 }
 
@@ -332,7 +332,8 @@ TEST_F(CheckTest, CreateRefusesTheNilIdentity) {
   s.uuid = "00000000-0000-0000-0000-000000000000";
   auto made = create_volume(s);
   ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message.find("zeros are no identity"), std::string::npos) << made.error().message;
+  EXPECT_NE(made.error().message.find("the nil UUID is not allowed"), std::string::npos)
+      << made.error().message;
 }
 
 }  // namespace

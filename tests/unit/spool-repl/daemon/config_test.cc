@@ -372,9 +372,9 @@ TEST_F(ConfigTest, Pacemaker) {
   EXPECT_TRUE(refused(section + "nodes = { 2 = \"mail2\" }\n", 12, key + "nodes.1", "own node"));
   EXPECT_TRUE(refused(section + "nodes = { 1 = \"m\", 2 = \"m\" }\n", 12, key + "nodes.2", "already"));
   EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", 2 = \"b\", 3 = \"c\" }\n", 12, key + "nodes.3",
-                      "no replica here"));
-  EXPECT_TRUE(
-      refused(section + "nodes = { 1 = \"a\", two = \"b\" }\n", 12, key + "nodes.two", "no replica here"));
+                      "is not a replica of this volume"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", two = \"b\" }\n", 12, key + "nodes.two",
+                      "is not a replica of this volume"));
   EXPECT_TRUE(refused(section + "nodes = { 1 = 7, 2 = \"b\" }\n", 12, key + "nodes.1", "text in quotes"));
   std::string good = section + "nodes = { 1 = \"a\", 2 = \"b\" }\n";
   EXPECT_TRUE(refused(good + "programs = \"sbin\"\n", 13, key + "programs", "absolute path"));

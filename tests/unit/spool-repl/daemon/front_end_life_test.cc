@@ -154,7 +154,7 @@ TEST_F(FrontEndLifeTest, WhatADemotionIsRefusedFor) {
   status.suspended = true;
   status.waits_for = "replica 2";
   life->demote(status, reply());
-  EXPECT_EQ(answers.back(), "error: writes wait for replica 2: demoting would leave them behind");
+  EXPECT_EQ(answers.back(), "error: cannot demote now: writes wait for replica 2");
   EXPECT_TRUE(made[0]->stops.empty());
   EXPECT_EQ(take(), "");
 }
@@ -169,8 +169,8 @@ TEST_F(FrontEndLifeTest, ALostRoleTakesTheDeviceAwayAndAnswers) {
   attach();
   life->demote(status, reply());
   lose();
-  EXPECT_EQ(answers,
-            std::vector<std::string>{"error: another replica was promoted meanwhile: this one is Secondary"});
+  EXPECT_EQ(answers, std::vector<std::string>{
+                         "error: another replica was promoted meanwhile: this replica is Secondary"});
   EXPECT_EQ(take(), "stand-down taken-away ");
   ASSERT_EQ(made[0]->stops.size(), 2u);
   EXPECT_TRUE(made[0]->stops[1].first);

@@ -120,8 +120,7 @@ TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {
   EXPECT_TRUE(says("Primary  UpToDate") && says("state    serving\n")) << text();
   status.slowed_by = 2;
   status.slowed_by_bytes = 300u << 20;
-  std::string
-      slow = "SLOW: writes wait for room in memory or journal, which replica 2 takes: it is 300 MiB behind";
+  std::string slow = "SLOW: writes wait for room in memory or journal, because replica 2 is 300 MiB behind";
   EXPECT_TRUE(says("serving. " + slow)) << text();
   EXPECT_NE(line().find(slow), std::string::npos);
   peer(2).in_sync = false;

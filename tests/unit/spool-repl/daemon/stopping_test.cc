@@ -157,9 +157,8 @@ TEST(StoppingTest, SaysWhatItWaitsFor) {
       waits(trying(), primary(false, true)).find("the volume is suspended: writes wait for replica 2. "), 0u);
   EXPECT_EQ(
       waits(trying(), primary(), slow).find("requests of the device are not answered. A second SIGTERM"), 0u);
-  EXPECT_EQ(
-      waits(refused(), primary(false, true)),
-      "/dev/loop3 is mounted. Unmount it first; asked once more, the device is taken away from its users");
+  EXPECT_EQ(waits(refused(), primary(false, true)),
+            "/dev/loop3 is mounted. Unmount it first. A second request takes the device away from its users");
   Stopping again = refused();
   again.try_again(false);
   EXPECT_EQ(waits(again, primary()), waits(refused(), primary())) << "also during the next attempt";

@@ -203,7 +203,7 @@ TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
         {[](Side& s) { s.self.volume_blocks = 999; }, "the volume has 4096000 bytes here and 4091904 there",
          "the volume has 4091904 bytes here and 4096000 there"},
         {[](Side& s) { s.self.replica = 1; }, "its own id", "its own id"},
-        {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured",
+        {[](Side& s) { s.self.replica = 3; }, "replica 3 answers at the address of replica 2",
          "replica 1 has dialed replica 2 here, which is replica 3"}}) {
     Side before = b;
     k.change(b);

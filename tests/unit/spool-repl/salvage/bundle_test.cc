@@ -115,7 +115,7 @@ TEST_F(BundleTest, DamageIsFound) {
   std::string changed = content;
   changed[20] = 'X';  // in the trace, which the content's digest does not cover
   write(path_ + "/messages/2", changed);
-  EXPECT_NE(damage().find("messages/2: not the bytes"), std::string::npos) << damage();
+  EXPECT_NE(damage().find("messages/2: its content differs"), std::string::npos) << damage();
   fs::remove(path_ + "/messages/2");
   EXPECT_NE(damage().find("No such file"), std::string::npos) << damage();
   std::string manifest = read(path_ + "/manifest");

@@ -194,7 +194,7 @@ TEST_F(Deliver, AMaildirThatCanNotBeLookedThroughGetsNothing) {
   fs::create_directory_symlink(beside_.path(), winner_ / (ann + "/cur"));
   DeliverReport report = run();
   EXPECT_EQ(fates(report), (Fates{{"one", Fate::failed}, {"two", Fate::delivered}}));
-  EXPECT_NE(detail(report).find("cannot be looked through"), std::string::npos) << detail(report);
+  EXPECT_NE(detail(report).find("the Maildir cannot be searched"), std::string::npos) << detail(report);
   EXPECT_EQ(report.open(), 1u);
   fs::remove(winner_ / (ann + "/cur"));
   EXPECT_EQ(fates(run()), (Fates{{"one", Fate::delivered}, {"two", Fate::done_before}}));
@@ -251,7 +251,7 @@ TEST_F(Deliver, ALostReplyToAMessageThatComesLater) {
   server.deliver_to(&winner_);
   DeliverReport report = run(&server);
   EXPECT_EQ(fates(report), (Fates{{"one", Fate::already_there}, {"two", Fate::delivered}}));
-  EXPECT_NE(report.messages[1].detail.find("an earlier run had begun it"), std::string::npos)
+  EXPECT_NE(report.messages[1].detail.find("an earlier run had begun this delivery"), std::string::npos)
       << report.messages[1].detail;
   expect_each_once();
 }

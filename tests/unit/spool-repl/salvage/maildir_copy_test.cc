@@ -156,7 +156,7 @@ TEST_F(MaildirCopy, NothingOfAnotherUserIsGivenAwayOrShown) {
 
 TEST_F(MaildirCopy, AUserWhoIsGoneStaysGone) {
   fs::remove_all(winner_ / ann);
-  EXPECT_NE(refusal(ann + "/new/1.a").find("there is no such Maildir here"), std::string::npos);
+  EXPECT_NE(refusal(ann + "/new/1.a").find("the Maildir does not exist"), std::string::npos);
   EXPECT_FALSE(fs::exists(winner_ / ann));
 }
 
