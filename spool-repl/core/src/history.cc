@@ -220,8 +220,7 @@ Verdict judge_resync(const History& here, const Offer& offer) {
 
 Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer) {
   if (common >= commit) return verdict::Follow{};
-  // An unfinished resync leaves nothing to keep, unless the content is complete up to a point behind
-  // `common`.
+  // An unfinished resync leaves no history to keep, unless the base of its content is behind `common`.
   bool unfinished = peer && peer->inconsistent && (!peer->base || peer->base->lsn <= common);
   if (unfinished) return verdict::Resync{};
   return SplitBrain{fmt::format(

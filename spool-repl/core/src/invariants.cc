@@ -25,8 +25,8 @@ void Volume::check_invariants() const {
   for (const DirtyMap& d : dirty) TL_CHECK(!d.slot().known || d.slot().peer != 0);
 }
 
-// The superblock has the state of the content, or will have it after the write in flight. Only a refill, and
-// a raised `until` of a damage, wait for the next superblock write of any purpose.
+// The superblock has the state of the content, or will have it after the write in flight. Only changes of a
+// refill, and a higher `until` of a damage, wait for the next superblock write of any purpose.
 void Volume::check_superblock() const {
   bool under_way = superblock_in_flight_ != 0;
   DiskState stored = disk.stored();

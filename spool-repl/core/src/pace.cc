@@ -9,7 +9,7 @@ double in(Duration d, std::uint64_t rate) {
 }
 }  // namespace
 
-// A short resync runs without limit. At the slowest rate, a whole piece must still fit.
+// A very short resync is not slowed down. At the slowest rate, one whole piece can still be read.
 double Pace::burst() const {
   return std::max(in(interval, rate_), 256.0 * 1024);
 }

@@ -46,7 +46,7 @@ class Rejoin {
   Rejoin(Volume& volume, Checkpointer& checkpointer, const ResyncTarget& target)
       : v_(volume), checkpointer_(checkpointer), target_(target) {}
 
-  // The log does not change now, so records may be appended.
+  // No cut and no reset is in progress, so records may be appended.
   bool steady() const { return std::holds_alternative<Steady>(state_); }
   const Reset* wanted_reset() const;
   bool resets() const { return wanted_reset() != nullptr; }

@@ -201,7 +201,7 @@ void Repair::end(Lba lba, const Block& b, End end) {
     for (Ticket ticket : *tickets) close(ticket, end);
 }
 
-// Fails the requests that have waited since before the first question. Later requests get another round.
+// Fails the requests that have waited for a whole round of questions. Later requests get another round.
 void Repair::begin_anew(Lba lba, Block& b) {
   note_lost(lba);
   for (Ticket ticket : b.tickets) close(ticket, End::lost);

@@ -53,9 +53,9 @@ RecordNo Term::durable_on(ReplicaSet set) const {
   return end;
 }
 
-// An absent member counts as having nothing: it may follow a newer epoch, and may have cut off what it
-// acknowledged. While suspended, with too few members or a member being filled, common records are committed
-// all the same, since a resync waits for that.
+// An absent member counts as empty: it may follow a newer epoch, and may have cut off records that it
+// acknowledged. Records that all required replicas have are committed even during a suspension, since a
+// resync waits for that.
 RecordNo Term::committable_end() const {
   RecordNo committed = v_.log.durable_end();
   for (const Peer& p : peers_)
