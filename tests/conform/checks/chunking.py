@@ -24,7 +24,7 @@ def one(t):
         t.bounds(c)
 
 
-@check("chunking.replies", "RFC 2033 4.3", MUST, "the last chunk gets a reply for each accepted recipient, the others one")
+@check("chunking.replies", "RFC 2033 4.3", MUST, "the last chunk gets a reply for each accepted recipient, each other chunk gets one")
 def replies(t):
     with t.open() as c:
         begun(t, c, t.to[0], t.to[1], t.to[0])
@@ -109,7 +109,7 @@ def expect_all_250(c, count):
         expect(reply.code in (250, 251), f"reply {n + 1} of {count} is {reply}")
 
 
-@check("chunking.small_and_pipelined", "RFC 3030 2", MUST, "a large message in small chunks, all sent ahead, is stored whole and in order")
+@check("chunking.small_and_pipelined", "RFC 3030 2", MUST, "a large message in small chunks, all sent ahead, is stored complete and in order")
 def small_and_pipelined(t):
     t.needs("CHUNKING")
     t.needs("PIPELINING")
@@ -134,7 +134,7 @@ def small_and_pipelined(t):
             expect(t.stored_body(marker) == body, "the stored message differs from the sent message")
 
 
-@check("chunking.reset_in_pipeline", "RFC 3030 2", MUST, "RSET behind many small chunks, and another message, all sent ahead: only that message is stored, whole")
+@check("chunking.reset_in_pipeline", "RFC 3030 2", MUST, "RSET after many small chunks, and another message, all sent ahead: only that message is stored, complete")
 def reset_in_pipeline(t):
     t.needs("CHUNKING")
     t.needs("PIPELINING")
@@ -172,7 +172,7 @@ def text(t):
         t.bounds(c)
 
 
-@check("chunking.stored", "RFC 3030 2", MUST, "what chunks carry is stored as it was sent, dots included")
+@check("chunking.stored", "RFC 3030 2", MUST, "the content of chunks is stored as it was sent, dots included")
 def stored(t):
     t.needs_store()
     marker = t.marker()
@@ -236,7 +236,7 @@ for _line in ("MAIL FROM:<a@conform.example>", "RCPT TO:<{to}>"):
             expect(reply.code == 503, f"{line[:4]} gets {reply}")
 
 
-@check("chunking.rset", "RFC 3030 2", MUST, "RSET between chunks forgets the message")
+@check("chunking.rset", "RFC 3030 2", MUST, "RSET between chunks discards the message")
 def rset(t):
     with t.open() as c:
         begun(t, c)
@@ -251,7 +251,7 @@ def rset(t):
         t.bounds(c)
 
 
-@check("chunking.ends_transaction", "RFC 3030 2", MUST, "after the last chunk there is no transaction any more")
+@check("chunking.ends_transaction", "RFC 3030 2", MUST, "the last chunk ends the transaction")
 def ends(t):
     with t.open() as c:
         begun(t, c)
@@ -299,7 +299,7 @@ def too_large_last(t):
         t.bounds(c)
 
 
-@check("chunking.binarymime_needs_it", "RFC 3030 3", MUST, "BODY=BINARYMIME is refused where BINARYMIME is not offered")
+@check("chunking.binarymime_needs_it", "RFC 3030 3", MUST, "BODY=BINARYMIME is refused if BINARYMIME is not offered")
 def binarymime(t):
     t.must_not_offer("BINARYMIME")
     with t.open() as c:
@@ -318,7 +318,7 @@ def binarymime_data(t):
         expect(reply.code == 503, f"DATA gets {reply}")
 
 
-@check("chunking.not_offered", "RFC 3030 2", MUST, "BDAT is unknown where CHUNKING is not offered")
+@check("chunking.not_offered", "RFC 3030 2", MUST, "BDAT is unknown if CHUNKING is not offered")
 def not_offered(t):
     t.must_not_offer("CHUNKING")
     with t.open() as c:

@@ -60,7 +60,7 @@ def data_replies_same(t):
         t.bounds(c)
 
 
-@check("data.replies_some_refused", "RFC 2033 4.2", MUST, "recipients that were refused get no reply after the message")
+@check("data.replies_some_refused", "RFC 2033 4.2", MUST, "refused recipients get no reply after the message")
 def data_replies_refused(t):
     with t.open() as c:
         t.mail(c)
@@ -73,7 +73,7 @@ def data_replies_refused(t):
         t.bounds(c)
 
 
-@check("data.ends_transaction", "RFC 5321 4.1.1.4", MUST, "after the message there is no sender and no recipient any more")
+@check("data.ends_transaction", "RFC 5321 4.1.1.4", MUST, "the message ends the transaction")
 def data_ends(t):
     with t.open() as c:
         t.envelope(c)
@@ -114,12 +114,12 @@ def data_commands(t):
         t.bounds(c)
 
 
-@check("data.line_1000", "RFC 5321 4.5.3.1.6", MUST, "a line of 1000 bytes is taken")
+@check("data.line_1000", "RFC 5321 4.5.3.1.6", MUST, "a line of 1000 bytes is accepted")
 def data_line_1000(t):
     t.deliver(t.message(t.marker(), b"x" * 998 + b"\r\n"))
 
 
-@check("data.line_long", "RFC 5321 4.5.3.1.6", SHOULD, "a line of 100,000 bytes is taken, or the message refused; the session goes on")
+@check("data.line_long", "RFC 5321 4.5.3.1.6", SHOULD, "a line of 100,000 bytes is accepted, or the message is refused; the session continues")
 def data_line_long(t):
     with t.open() as c:
         t.envelope(c)
@@ -129,12 +129,12 @@ def data_line_long(t):
         t.bounds(c)
 
 
-@check("data.64k", "RFC 5321 4.5.3.1.7", MUST, "a message of 64 KiB is taken")
+@check("data.64k", "RFC 5321 4.5.3.1.7", MUST, "a message of 64 KiB is accepted")
 def data_64k(t):
     t.deliver(t.message(t.marker(), (b"x" * 62 + b"\r\n") * 1024))
 
 
-@check("data.too_large", "RFC 2033 4.2", MUST, "a message above SIZE's limit gets 552 for each recipient, and the session goes on")
+@check("data.too_large", "RFC 2033 4.2", MUST, "a message above SIZE's limit gets 552 for each recipient, and the session continues")
 def data_too_large(t):
     limit = t.sendable_limit()
     with t.open() as c:
@@ -173,7 +173,7 @@ def data_shut(t):
         t.not_stored(marker)
 
 
-@check("data.rset_delivers_nothing", "RFC 5321 4.1.1.5", MUST, "what was reset before DATA goes to nobody")
+@check("data.rset_delivers_nothing", "RFC 5321 4.1.1.5", MUST, "a transaction that was reset before DATA is not delivered")
 def data_rset(t):
     t.needs_store()
     marker = t.marker()
@@ -204,12 +204,12 @@ def stored_text(t):
     stored_as(t, b"One.\r\n\r\n  Two.  \r\n\tThree\r\n", b"One.\n\n  Two.  \n\tThree\n", "text")
 
 
-@check("stored.dots", "RFC 5321 4.5.2", MUST, "one dot is taken from each line that begins with one")
+@check("stored.dots", "RFC 5321 4.5.2", MUST, "one dot is removed from each line that begins with a dot")
 def stored_dots(t):
     stored_as(t, b"..\r\n...\r\n..a\r\na.\r\n .\r\n", b".\n..\n.a\na.\n .\n", "dots")
 
 
-@check("stored.dots_one_byte_at_a_time", "RFC 5321 4.5.2", MUST, "also where every byte comes alone")
+@check("stored.dots_one_byte_at_a_time", "RFC 5321 4.5.2", MUST, "also if each byte comes alone")
 def stored_dots_trickled(t):
     t.needs_store()
     marker = t.marker()
@@ -244,7 +244,7 @@ def stored_nul(t):
     expect(reply.permanent or b"last line" in t.stored_body(marker), "cut off at the NUL")
 
 
-@check("stored.all_recipients", "RFC 2033 4.2", MUST, "every recipient that got 250 has it")
+@check("stored.all_recipients", "RFC 2033 4.2", MUST, "every recipient that got 250 has the message")
 def stored_all(t):
     t.needs_store()
     for to in t.to[:2]:
@@ -253,7 +253,7 @@ def stored_all(t):
         t.stored(marker)
 
 
-@check("stored.return_path", "RFC 5321 4.4", MUST, "final delivery puts Return-Path with the sender before the message")
+@check("stored.return_path", "RFC 5321 4.4", MUST, "final delivery adds Return-Path with the sender before the message")
 def stored_return_path(t):
     t.needs_store()
     marker = t.marker()
@@ -279,7 +279,7 @@ def stored_return_path_bytes(t):
         expect(b"<" + sender + b">" in head, f"the stored header begins with {head[:200]!r}")
 
 
-@check("stored.return_path_null", "RFC 5321 4.4", MUST, "and <> for the null reverse-path")
+@check("stored.return_path_null", "RFC 5321 4.4", MUST, "Return-Path is <> for the null reverse-path")
 def stored_return_path_null(t):
     t.needs_store()
     marker = t.marker()
@@ -293,7 +293,7 @@ def stored_return_path_null(t):
     expect(b"return-path: <>" in head, f"the stored header begins with {head[:200]!r}")
 
 
-@check("stored.received", "RFC 5321 4.4", MUST, "a Received field is put before the message, and none is changed")
+@check("stored.received", "RFC 5321 4.4", MUST, "a Received field is added before the message, and no other is changed")
 def stored_received(t):
     t.needs_store()
     marker = t.marker()
@@ -305,7 +305,7 @@ def stored_received(t):
     expect(b"received:" in content[:content.find(b"\nSubject:")].lower(), "no field was added before the message")
 
 
-@check("stored.received_with", "RFC 3848 2", SHOULD, "which says with LMTP, or a variant of it")
+@check("stored.received_with", "RFC 3848 2", SHOULD, "the Received field says with LMTP, or a variant of LMTP")
 def stored_received_with(t):
     t.needs_store()
     marker = t.marker()

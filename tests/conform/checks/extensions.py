@@ -4,7 +4,7 @@ from suite import MUST, SHOULD, Skipped, check, expect
 UTF8_SENDER = "j\u00f6rg@b\u00fccher.example"
 
 
-@check("smtputf8.8bitmime", "RFC 6531 3.1", MUST, "who offers SMTPUTF8 offers 8BITMIME")
+@check("smtputf8.8bitmime", "RFC 6531 3.1", MUST, "a server that offers SMTPUTF8 offers 8BITMIME")
 def with_8bitmime(t):
     t.needs("SMTPUTF8")
     expect("8BITMIME" in t.keywords, "8BITMIME is not offered")
@@ -82,7 +82,7 @@ def value(t):
 
 
 for _name, _bytes in (("cut", b"j\xc3"), ("overlong", b"\xc0\xaf"), ("surrogate", b"\xed\xa0\x80"), ("lone", b"\x80"), ("beyond", b"\xf5\x80\x80\x80")):
-    @check(f"smtputf8.invalid_{_name}", "RFC 6531 3.3", MUST, f"a recipient with {_bytes!r}, which is no UTF-8, is refused")
+    @check(f"smtputf8.invalid_{_name}", "RFC 6531 3.3", MUST, f"a recipient with {_bytes!r}, which is not UTF-8, is refused")
     def invalid(t, broken=_bytes):
         t.needs("SMTPUTF8")
         with t.open() as c:
@@ -92,7 +92,7 @@ for _name, _bytes in (("cut", b"j\xc3"), ("overlong", b"\xc0\xaf"), ("surrogate"
             t.rcpt(c)
 
 
-@check("smtputf8.not_offered", "RFC 5321 4.1.1.11", MUST, "SMTPUTF8 is an unknown parameter where it is not offered")
+@check("smtputf8.not_offered", "RFC 5321 4.1.1.11", MUST, "SMTPUTF8 is an unknown parameter if it is not offered")
 def not_offered(t):
     t.must_not_offer("SMTPUTF8")
     with t.open() as c:

@@ -122,7 +122,7 @@ def mail_size_0(t):
     accepted(t, f"<{t.sender}>", " SIZE=0")
 
 
-@check("mail.size_wrong", "RFC 1870 6.1", SHOULD, "a message that is larger than announced in MAIL is taken")
+@check("mail.size_wrong", "RFC 1870 6.1", SHOULD, "a message that is larger than announced in MAIL is accepted")
 def mail_size_wrong(t):
     t.needs("SIZE")
     t.deliver(t.message(t.marker(), b"More than one byte.\r\n" * 100), parameters=" SIZE=1")
@@ -140,7 +140,7 @@ def mail_size_huge(t):
     refused(t, f"MAIL FROM:<{t.sender}> SIZE={'9' * 20}", 552)
 
 
-@check("mail.size_syntax", "RFC 1870 6.1", MUST, "a SIZE that is no number gets 501")
+@check("mail.size_syntax", "RFC 1870 6.1", MUST, "a SIZE that is not a number gets 501")
 def mail_size_syntax(t):
     t.needs("SIZE")
     refused(t, f"MAIL FROM:<{t.sender}> SIZE=many", 501)

@@ -21,7 +21,7 @@ def envelope(t):
         t.bounds(c)
 
 
-@check("pipelining.one_byte_at_a_time", "RFC 2920 3.2", MUST, "also where every byte comes alone")
+@check("pipelining.one_byte_at_a_time", "RFC 2920 3.2", MUST, "also if each byte comes alone")
 def trickled(t):
     with t.open() as c:
         c.send(group(t, f"MAIL FROM:<{t.sender}>", f"RCPT TO:<{t.to[0]}>", "DATA"), pieces_of=1)
@@ -41,7 +41,7 @@ def some_refused(t):
         t.bounds(c)
 
 
-@check("pipelining.all_refused", "RFC 2033 4.2", MUST, "DATA sent ahead gets 503 where all recipients were refused, and no message is waited for")
+@check("pipelining.all_refused", "RFC 2033 4.2", MUST, "if all recipients were refused, DATA sent ahead gets 503, and the server waits for no message")
 def all_refused(t):
     with t.open() as c:
         c.send(group(t, f"MAIL FROM:<{t.sender}>", f"RCPT TO:<{t.unknown}>", f"RCPT TO:<{t.unknown}>", "DATA"))
@@ -49,7 +49,7 @@ def all_refused(t):
         t.bounds(c)
 
 
-@check("pipelining.mail_refused", "RFC 2920 3.2", MUST, "RCPT and DATA behind a MAIL that was refused get 503 each")
+@check("pipelining.mail_refused", "RFC 2920 3.2", MUST, "RCPT and DATA after a refused MAIL get 503 each")
 def mail_refused(t):
     with t.open() as c:
         c.send(group(t, "MAIL FROM:<a b@conform.example>", f"RCPT TO:<{t.to[0]}>", "DATA"))
@@ -75,7 +75,7 @@ def many(t):
         t.bounds(c)
 
 
-@check("pipelining.input_kept", "RFC 2920 3.2", MUST, "an error loses nothing of what was sent behind it")
+@check("pipelining.input_kept", "RFC 2920 3.2", MUST, "commands that were sent after a wrong command are executed")
 def input_kept(t):
     with t.open() as c:
         c.send(group(t, "XYZZY", "RSET", "RCPT TO:<a@conform.example>", "RSET"))

@@ -42,7 +42,7 @@ def rcpt_before_mail(t):
         expect(reply.code == 503, f"RCPT gets {reply}")
 
 
-@check("rcpt.unknown", "RFC 5321 3.3", MUST, "a recipient that does not exist gets 550, and the transaction goes on")
+@check("rcpt.unknown", "RFC 5321 3.3", MUST, "a recipient that does not exist gets 550, and the transaction continues")
 def rcpt_unknown(t):
     refused(t, f"RCPT TO:<{t.unknown}>", 550)
 
@@ -55,7 +55,7 @@ def rcpt_unknown_enhanced(t):
         expect(reply.enhanced == "5.1.1", f"RCPT of the unknown recipient gets {reply}")
 
 
-@check("rcpt.null", "RFC 5321 4.1.1.3", MUST, "the null path is no recipient")
+@check("rcpt.null", "RFC 5321 4.1.1.3", MUST, "the null path is not a recipient")
 def rcpt_null(t):
     refused(t, "RCPT TO:<>", 501, 550, 553)
 
@@ -71,7 +71,7 @@ for _name, _line in (
         ("no_local_part", "RCPT TO:<@conform.example>"),
         ("two", "RCPT TO:<{to}>,<{to}>"),
         ("control", "RCPT TO:<\x07{to}>")):
-    @check(f"rcpt.syntax_{_name}", "RFC 5321 4.1.2", SHOULD, f"{_line.format(to='...')!r} is refused, and the transaction goes on")
+    @check(f"rcpt.syntax_{_name}", "RFC 5321 4.1.2", SHOULD, f"{_line.format(to='...')!r} is refused, and the transaction continues")
     def rcpt_syntax(t, line=_line):
         refused(t, line.format(to=t.to[0]), 500, 501, 503, 550, 553, 555)
 
@@ -118,7 +118,7 @@ def rcpt_100(t):
         t.bounds(c)
 
 
-@check("rcpt.refused_only", "RFC 2033 4.2", MUST, "nothing but refused recipients: DATA gets 503")
+@check("rcpt.refused_only", "RFC 2033 4.2", MUST, "all recipients were refused: DATA gets 503")
 def rcpt_refused_only(t):
     with t.open() as c:
         t.mail(c)
@@ -129,7 +129,7 @@ def rcpt_refused_only(t):
         t.bounds(c)
 
 
-@check("rcpt.after_refusal", "RFC 5321 3.3", MUST, "a recipient may follow one that was refused, and after DATA that was refused")
+@check("rcpt.after_refusal", "RFC 5321 3.3", MUST, "a recipient may follow a refused recipient, and a refused DATA")
 def rcpt_after_refusal(t):
     with t.open() as c:
         t.mail(c)

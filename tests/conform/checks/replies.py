@@ -28,18 +28,18 @@ def code(t):
     every(t, lambda r: not 200 <= r.code < 600 or r.code // 10 % 10 > 5, "not a reply code")
 
 
-@check("reply.text", "RFC 5321 4.2", MUST, "reply texts hold printable ASCII and tabs only, or UTF-8 where SMTPUTF8 is in use")
+@check("reply.text", "RFC 5321 4.2", MUST, "reply texts hold printable ASCII and tabs only, or UTF-8 if SMTPUTF8 is in use")
 def text(t):
     every(t, lambda r: any(not re.fullmatch(rb"[\t -~]*", line) for line in r.lines), "unprintable bytes")
 
 
-@check("reply.enhanced_everywhere", "RFC 2034 4", MUST, "every 2xx, 4xx and 5xx but those to greeting and LHLO has an enhanced code")
+@check("reply.enhanced_everywhere", "RFC 2034 4", MUST, "every 2xx, 4xx and 5xx has an enhanced code, except the replies to connection and LHLO")
 def enhanced(t):
     t.needs("ENHANCEDSTATUSCODES")
     every(t, lambda r: r.code // 100 in (2, 4, 5) and not is_greeting(r) and r.enhanced is None, "no enhanced code")
 
 
-@check("reply.enhanced_every_line", "RFC 2034 4", MUST, "also every line of a reply of several lines")
+@check("reply.enhanced_every_line", "RFC 2034 4", MUST, "every line of a reply with several lines has it")
 def enhanced_lines(t):
     t.needs("ENHANCEDSTATUSCODES")
     every(t, lambda r: r.enhanced is not None and any(not text.startswith(r.enhanced) for text in r.texts), "a line without the code")
@@ -50,12 +50,12 @@ def enhanced_class(t):
     every(t, lambda r: r.enhanced is not None and r.enhanced[0] != str(r.code)[0], "another class")
 
 
-@check("reply.enhanced_zeros", "RFC 3463 2", MUST, "its numbers have no leading zeros")
+@check("reply.enhanced_zeros", "RFC 3463 2", MUST, "an enhanced code's numbers have no leading zeros")
 def enhanced_zeros(t):
     every(t, lambda r: r.enhanced is not None and re.search(r"\.0[0-9]", r.enhanced), "a leading zero")
 
 
-@check("reply.enhanced_not_in_greetings", "RFC 2034 4", MUST, "greeting, LHLO's reply and 354 have none")
+@check("reply.enhanced_not_in_greetings", "RFC 2034 4", MUST, "greeting, LHLO's reply and 354 have no enhanced code")
 def not_in_greetings(t):
     every(t, lambda r: (r.to == b"(greeting)" or r.to[:4].upper() == b"LHLO" and r.positive or r.code == 354) and r.enhanced is not None,
           "an enhanced code")

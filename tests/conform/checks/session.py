@@ -101,7 +101,7 @@ def lhlo_case(t):
             expect(reply.positive, f"{line} gets {reply}")
 
 
-@check("lhlo.again", "RFC 5321 4.1.4", MUST, "LHLO may be said again, and forgets the transaction that was open")
+@check("lhlo.again", "RFC 5321 4.1.4", MUST, "LHLO may be repeated, and discards an open transaction")
 def lhlo_again(t):
     with t.open() as c:
         t.envelope(c)
@@ -112,7 +112,7 @@ def lhlo_again(t):
         expect(keywords_of(first) == t.keywords, "the second LHLO offers other keywords")
 
 
-@check("lhlo.refused_changes_nothing", "RFC 5321 4.1.4", MUST, "a LHLO that is refused leaves all as it was")
+@check("lhlo.refused_changes_nothing", "RFC 5321 4.1.4", MUST, "a refused LHLO changes nothing")
 def lhlo_refused(t):
     with t.open() as c:
         t.mail(c)
@@ -136,7 +136,7 @@ for _line in ("NOOP", "RSET", "HELP", "VRFY postmaster"):
             expect(reply.code != 503, f"{line} gets {reply}")
 
 
-@check("command.unknown", "RFC 5321 4.2.4", MUST, "an unknown command gets 500, and the session goes on")
+@check("command.unknown", "RFC 5321 4.2.4", MUST, "an unknown command gets 500, and the session continues")
 def command_unknown(t):
     with t.open() as c:
         for line in ("XYZZY", "FOO bar", "NOOPX", "MAI FROM:<a@b.example>", "RCPTX TO:<a@b.example>"):
@@ -160,14 +160,14 @@ def command_empty(t):
         t.bounds(c)
 
 
-@check("command.512_bytes", "RFC 5321 4.5.3.1.4", MUST, "a command line of 512 bytes is taken")
+@check("command.512_bytes", "RFC 5321 4.5.3.1.4", MUST, "a command line of 512 bytes is accepted")
 def command_512(t):
     with t.open() as c:
         reply = c.command("NOOP " + "x" * 505)
         expect(reply.code == 250, f"a line of 512 bytes gets {reply}")
 
 
-@check("command.too_long", "RFC 5321 4.5.3.1.9", SHOULD, "a line of 64 KiB gets 500, once, and the session goes on")
+@check("command.too_long", "RFC 5321 4.5.3.1.9", SHOULD, "a line of 64 KiB gets a single 500, and the session continues")
 def command_too_long(t):
     with t.open() as c:
         reply = c.command("NOOP " + "x" * 65536)
@@ -184,7 +184,7 @@ def command_trickled(t):
 
 
 for _name, _end in (("lf", b"\n"), ("cr", b"\r")):
-    @check(f"command.bare_{_name}", "RFC 5321 2.3.8", MUST, f"a bare {_name.upper()} ends no command")
+    @check(f"command.bare_{_name}", "RFC 5321 2.3.8", MUST, f"a bare {_name.upper()} does not end a command")
     def command_bare(t, end=_end):
         with t.open() as c:
             c.send(b"NOOP" + end + b"NOOP\r\n")
@@ -200,7 +200,7 @@ def command_nul(t):
         t.bounds(c)
 
 
-@check("command.8bit", "RFC 5321 2.4", MUST, "a byte above 127 in a verb is refused, and the session goes on")
+@check("command.8bit", "RFC 5321 2.4", MUST, "a byte above 127 in a verb is refused, and the session continues")
 def command_8bit(t):
     with t.open() as c:
         reply = c.command(b"N\xc3\x96OP")
@@ -257,7 +257,7 @@ def vrfy_known(t):
         expect(reply.code in (250, 251, 252, 502, 550, 553), f"VRFY gets {reply}")
 
 
-@check("vrfy.honest", "RFC 5321 3.5.3", MUST, "VRFY does not say 250 of a recipient that does not exist")
+@check("vrfy.honest", "RFC 5321 3.5.3", MUST, "VRFY does not reply 250 about a recipient that does not exist")
 def vrfy_honest(t):
     with t.open() as c:
         reply = c.command(f'VRFY "{t.unknown}"')
@@ -291,7 +291,7 @@ def quit_in_transaction(t):
         t.bounds(c)
 
 
-@check("quit.nothing_after", "RFC 5321 4.1.1.10", MUST, "what was sent behind QUIT is not executed")
+@check("quit.nothing_after", "RFC 5321 4.1.1.10", MUST, "commands sent after QUIT are not executed")
 def quit_nothing_after(t):
     with t.open() as c:
         c.send(b"QUIT\r\nNOOP\r\n")
@@ -300,7 +300,7 @@ def quit_nothing_after(t):
         expect(c.ended(), "there is more input after the reply to QUIT")
 
 
-@check("session.stays", "RFC 5321 3.8", MUST, "three refused commands are no reason to close the connection")
+@check("session.stays", "RFC 5321 3.8", MUST, "three refused commands do not end the connection")
 def session_stays(t):
     with t.open() as c:
         for line in ("XYZZY", "RCPT TO:<a@conform.example>", "MAIL"):
@@ -335,7 +335,7 @@ def rset_250(t):
         expect(reply.code == 250, f"RSET gets {reply}")
 
 
-@check("rset.forgets", "RFC 5321 4.1.1.5", MUST, "RSET forgets sender and recipients, and not LHLO")
+@check("rset.forgets", "RFC 5321 4.1.1.5", MUST, "RSET discards sender and recipients, but not LHLO")
 def rset_forgets(t):
     with t.open() as c:
         t.envelope(c)

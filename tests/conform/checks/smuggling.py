@@ -32,7 +32,7 @@ for _name, _sequence in SEQUENCES:
             no_end(t, sequence, pieces)
 
 
-@check("smuggling.first_line", "RFC 5321 4.1.1.4", MUST, "a dot and LF as the first line of a message end nothing")
+@check("smuggling.first_line", "RFC 5321 4.1.1.4", MUST, "a dot and LF as the first line of a message do not end the message")
 def smuggling_first(t):
     with t.open() as c:
         t.envelope(c)

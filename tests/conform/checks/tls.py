@@ -21,7 +21,7 @@ def message(t):
         t.bounds(c)
 
 
-@check("tls.forgets", "RFC 3207 4.2", MUST, "what was said before TLS is forgotten: MAIL needs a new LHLO")
+@check("tls.forgets", "RFC 3207 4.2", MUST, "the state from before TLS is discarded: MAIL needs a new LHLO")
 def forgets(t):
     t.needs("STARTTLS")
     with t.greeted() as c:
@@ -32,7 +32,7 @@ def forgets(t):
         expect(reply.code == 503, f"MAIL gets {reply}")
 
 
-@check("tls.forgets_xclient", "RFC 3207 4.2", MUST, "whom a client spoke for before TLS (XCLIENT, XFORWARD) is forgotten")
+@check("tls.forgets_xclient", "RFC 3207 4.2", MUST, "the attributes of XCLIENT and XFORWARD from before TLS are discarded")
 def forgets_xclient(t):
     t.needs("STARTTLS")
     t.needs("XCLIENT")
@@ -65,7 +65,7 @@ def before_required_tls(t):
     return c
 
 
-@check("tls.required", "RFC 3207 4", MUST, "where TLS is required every command but LHLO, NOOP, QUIT and STARTTLS gets 530 before")
+@check("tls.required", "RFC 3207 4", MUST, "if TLS is required, every command except LHLO, NOOP, QUIT and STARTTLS gets 530 before TLS")
 def required(t):
     with before_required_tls(t) as c:
         for command in (f"MAIL FROM:<{t.sender}>", f"RCPT TO:<{t.to[0]}>", "DATA", "RSET", "VRFY ann"):
@@ -84,7 +84,7 @@ def required(t):
         t.bounds(c)
 
 
-@check("tls.required_chunk", "RFC 3207 4", MUST, "where TLS is required a chunk is skipped, and not read as commands")
+@check("tls.required_chunk", "RFC 3207 4", MUST, "if TLS is required, a chunk is skipped, and not executed as commands")
 def required_chunk(t):
     t.needs("CHUNKING")
     with before_required_tls(t) as c:
@@ -109,7 +109,7 @@ def twice(t):
         t.alive(c)
 
 
-@check("tls.injection", "RFC 3207 6", MUST, "what came in clear behind STARTTLS is not executed (CVE-2011-0411)")
+@check("tls.injection", "RFC 3207 6", MUST, "clear text after STARTTLS is not executed (CVE-2011-0411)")
 def injection(t):
     t.needs("STARTTLS")
     with t.open() as c:
@@ -136,7 +136,7 @@ def argument(t):
         t.alive(c)
 
 
-@check("tls.no_handshake", "RFC 3207 4.1", MUST, "a client that does not speak TLS loses its connection, and the server goes on")
+@check("tls.no_handshake", "RFC 3207 4.1", MUST, "a client that does not speak TLS loses its connection, and the server continues")
 def no_handshake(t):
     t.needs("STARTTLS")
     with t.open() as c:
@@ -147,7 +147,7 @@ def no_handshake(t):
         t.alive(c)
 
 
-@check("tls.in_transaction", "RFC 3207 4.2", SHOULD, "STARTTLS within a transaction is refused, or forgets it")
+@check("tls.in_transaction", "RFC 3207 4.2", SHOULD, "STARTTLS within a transaction is refused, or discards the transaction")
 def in_transaction(t):
     t.needs("STARTTLS")
     with t.open() as c:
@@ -160,7 +160,7 @@ def in_transaction(t):
         expect(reply.code == 503, f"RCPT gets {reply}")
 
 
-@check("tls.not_offered", "RFC 5321 4.2.4", MUST, "STARTTLS is refused where it is not offered")
+@check("tls.not_offered", "RFC 5321 4.2.4", MUST, "STARTTLS is refused if it is not offered")
 def not_offered(t):
     t.must_not_offer("STARTTLS")
     with t.open() as c:
