@@ -253,10 +253,9 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   EXPECT_TRUE(node(1).archived.empty());
 }
 
-// Replica 1 took over two epochs that do not count it, and then meets a primary without these epochs. No
-// write was acknowledged because replica 1 had it. If a member was seen complete and without the record, no
-// write of it was acknowledged at all. If replica 1's table has no room for all these epochs, one of them may
-// have counted it.
+// Replica 1 took over two epochs that do not count it. It meets a primary without these epochs. If a complete
+// member lacks their records, no write of these epochs was acknowledged. With more epochs than the table
+// holds, one of them may have counted replica 1.
 TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   struct Case {
     bool counted, by_force;
