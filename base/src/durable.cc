@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* absent_attribute = "user.twinloft.absent";
 
-// Errors that say nothing about the file system: no permission, no extended attributes, a full disk.
+// Errors that do not show a failure of the file system: no permission, no extended attributes, a full disk.
 constexpr std::array harmless = {ENODATA, EACCES, EPERM, EOPNOTSUPP, ENOSYS, ENOSPC, EDQUOT};
 
 int remove_absent(int fd) {

@@ -168,7 +168,7 @@ void ConfiguredFrontEnds::stop_nbd(std::function<void(Status)> done) {
   });
 }
 
-// The device first, since it can refuse, and nothing else must have changed then.
+// Stops the device first: if the device is in use, nothing else has changed.
 void ConfiguredFrontEnds::stop(bool force, std::function<void(Status)> done) {
   if (!device_ || (device_gone_ && !aborting_)) return stop_nbd(std::move(done));
   if (force || aborting_) {

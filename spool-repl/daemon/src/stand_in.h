@@ -20,7 +20,7 @@ class StandIn {
   StandIn(VolumeSettings settings, std::optional<Error> why);
   ~StandIn();  // removes the socket
 
-  // A later attempt has failed. False: these settings need another stand-in.
+  // Takes the error of a later attempt. False: these settings need another stand-in.
   bool take(const VolumeSettings& settings, const Error& why);
 
   // The answer. Errors: Errc::unavailable (the command needs a served volume).

@@ -22,8 +22,8 @@ class Connection {
  public:
   struct Events {
     std::function<void(Connection&)> established;  // the peer is known, and the trial begins
-    std::function<void(Connection&)> ready;  // data gets through in both directions: what is sent now is for
-                                             // the owner
+    std::function<void(Connection&)> ready;  // data has arrived in both directions: the owner may send from
+                                             // now on
     std::function<void(Connection&, PeerMessage)> message;
     // The last call. The owner may destroy the connection in a later turn. It may come within send() and
     // flush().

@@ -29,7 +29,7 @@ std::string base_of(const Message& m) {
 class Copy {
  public:
   Copy(int root, FileOps& ops, const Message& message) : root_(root), ops_(ops), message_(message) {}
-  // The file's path in the Maildir, and what else was done.
+  // Returns the file's path in the Maildir, and a note on a new folder.
   Result<std::string> run(int content) {
     TL_TRY(open_maildir());
     TL_TRY(open_folder());
