@@ -82,7 +82,7 @@ void Cluster::check_digests(const Node& n, const DigestTable& digests, const Sim
   if (++digest_checks_ % 4 != 0) return;
   for (std::uint64_t b = 0; b < volume_blocks_; ++b)
     if (!digests.fits(Lba{b}, data.page(b).bytes()))
-      violated(fmt::format("replica {}: block {} is right, and its digest is not", n.id, b));
+      violated(fmt::format("replica {}: block {} has the right content and a wrong digest", n.id, b));
 }
 
 // Only one replica writes in an epoch, and each place of an epoch has one record.
@@ -91,7 +91,7 @@ void Cluster::check_records(const Node& n, const RecoveredLog& log) {
     LogMark mark = r.body.mark();
     auto [known, first] = records_.emplace(RecordKey{r.body.header.epoch.id, mark.lsn.v}, mark.hash);
     if (!first && known->second != mark.hash)
-      violated(fmt::format("replica {} holds another record at LSN {} of epoch {} than there was", n.id,
+      violated(fmt::format("replica {} holds a different record at LSN {} of epoch {} than before", n.id,
                            mark.lsn.v, r.body.header.epoch.counter));
     if (r.body.header.type != RecordType::epoch) continue;
     auto [writer, fresh] = writers_.emplace(r.body.epoch_change.epoch.id, r.body.epoch_change.writer);
@@ -121,8 +121,8 @@ void Cluster::check(const Node& n, const Found& found, bool need_promised, const
   if (std::any_of(states.begin(), states.end(),
                   [&](History::State s) { return !need_promised || history_.holds_all(s); }))
     return;
-  violated(fmt::format("{}: replica {} holds no {}prefix: {}", when, n.id, need_promised ? "sufficient " : "",
-                       history_.explain(found.image)));
+  violated(fmt::format("{}: the content of replica {} is no {}state of the history: {}", when, n.id,
+                       need_promised ? "sufficiently new " : "", history_.explain(found.image)));
 }
 
 // Each member of the recorded set holds every promise now, unless an operator used force. Each other replica
@@ -147,7 +147,7 @@ void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
     if (std::any_of(all.begin(), all.end(), [&](const Found& f) { return history_.any_holds(f.states, p); }))
       continue;
     if (!may_go_.contains(p))
-      violated(fmt::format("{}: request {} was acknowledged, and nobody has it", when, p));
+      violated(fmt::format("{}: request {} was acknowledged, and no replica has it", when, p));
     history_.release(p);
   }
 }

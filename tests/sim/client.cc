@@ -182,7 +182,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
   for (auto& other : nodes_) {
     if (other.get() == &n || !other->mount)
       continue;  // a primary whose promotion is not durable has no mount yet
-    coverage_.hit("role: promoted while another one still thinks it is primary");
+    coverage_.hit("role: promoted while another replica still acts as primary");
     if (!external_ && !forced_)
       violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
   }
@@ -278,7 +278,8 @@ void Cluster::mount(Node& n, const Image& image) {
   std::stable_sort(states.begin(), states.end(),
                    [&](History::State a, History::State b) { return kept(a) < kept(b); });
   if (states.empty() || (!forced_ && static_cast<std::size_t>(kept(states.back())) < promised.size()))
-    violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(image)));
+    violated(fmt::format("replica {} is promoted without an acknowledged write: {}", n.id,
+                         history_.explain(image)));
   n.mount = std::make_shared<Mount>();
   n.mount->beginning = image;
   n.mount->path = {states.back(), image};

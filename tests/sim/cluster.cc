@@ -81,7 +81,7 @@ void Cluster::run_until(std::function<bool()> done, std::int64_t limit_us, const
   while (!done()) {
     if (events_.empty() || events_.top().at > end) {
       for (auto& n : nodes_) note(describe(*n));
-      violated(fmt::format("never came to: {}", what));
+      violated(fmt::format("not reached in time: {}", what));
     }
     Event e = events_.top();
     events_.pop();
@@ -190,11 +190,11 @@ void Cluster::start(Node& n) {
         note(fmt::format("replica {}: {}", n.id, d.text));
         n.lost_disk(now_us_);
         if (!std::exchange(n.damaged, false))
-          violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
+          violated(fmt::format("replica {} reports damage that no fault has caused: {}", n.id, d.text));
         return Status();
       },
       n.memory->span().first(room * block_size));
-  if (n.damaged) violated(fmt::format("replica {} starts and does not find the damage to its journal", n.id));
+  if (n.damaged) violated(fmt::format("replica {} starts without detecting the damage of its journal", n.id));
   if (recovered && !recovered->report.damage) check_proven(n, before, recovered->log);
   if (recovered && recovered->report.bitmap_pages_lost > 0)
     coverage_.hit("recovery: a page of a bitmap lost");
@@ -202,7 +202,7 @@ void Cluster::start(Node& n) {
   check_records(n, recovered->log);
   if (recovered->report.digest_sectors_lost > 0) coverage_.hit("recovery: a sector of digests lost");
   if (recovered->report.torn_frames > 0) note_dropped(n, std::move(before), recovered->log);
-  if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");
+  if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record after it");
   if (recovered->report.uncommitted > 0) coverage_.hit("recovery: uncommitted records kept");
   if (recovered->report.blocks_replayed > 0) coverage_.hit("recovery: replay");
   if (!recovered->log.loaded.empty()) coverage_.hit("recovery: committed content loaded");
@@ -386,7 +386,7 @@ void Cluster::lose_disk(Node& n) {
   coverage_.hit("fault: a disk is lost");
   before_loss(n);
   crash(n, true);
-  note(fmt::format("replica {}: its disk is lost, and it is made anew", n.id));
+  note(fmt::format("replica {}: its disk is lost, and it is created again", n.id));
   n.lost_disk(now_us_);
   create(n);
   revive_later(n);
@@ -428,7 +428,7 @@ void Cluster::settle_and_compare() {
   };
   run_until(
       [&] { return primary() && requests_.empty() && nothing_asked() && arbiter_.late == 0 && all_follow(); },
-      120'000'000, "everybody in sync");
+      120'000'000, "all replicas in sync");
   operator_runs_ = false;
   submit(*primary(), core::ClientOp::flush, false);
   run_until([&] { return requests_.empty(); }, 60'000'000, "the last flush answered");
@@ -441,7 +441,7 @@ void Cluster::settle_and_compare() {
           for (auto& n : nodes_) feed(*n, core::CheckpointNow{});
         }
         // A late grant that its own replica does not know deposes the primary at the primary's next question.
-        if (!primary() && !external_) violated("the primary is gone and nothing has failed");
+        if (!primary() && !external_) violated("the primary has lost its role without a fault");
         if (!primary() && !std::exchange(operator_runs_, true)) schedule(1000, [this] { operator_step(); });
         if (!primary()) return false;
         operator_runs_ = false;
@@ -475,7 +475,7 @@ void Cluster::run() {
   }
   coverage_.hit(fmt::format("{} replicas", nodes_.size()));
   coverage_.hit(external_                             ? "external arbiter"
-                : on_loss_ == core::OnPeerLoss::go_on ? "manual, go on"
+                : on_loss_ == core::OnPeerLoss::go_on ? "manual, continue"
                                                       : "manual, suspend");
   for (std::size_t kind = 0; kind < disk_kinds; ++kind)
     if (slow_us_[kind] > 0) coverage_.hit("fault: a slow disk");
@@ -483,7 +483,7 @@ void Cluster::run() {
   if (mixed_) coverage_.hit("a protocol for each link");
   if (write_ack_durable_) coverage_.hit("write_ack durable");
   if (min_in_sync_ > 1) coverage_.hit("min_in_sync 2");
-  if (by_force_) coverage_.hit("an administrator overrules");
+  if (by_force_) coverage_.hit("an operator overrules");
   heal();
   if (by_force_) resolve();
   settle_and_compare();

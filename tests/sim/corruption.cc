@@ -97,7 +97,7 @@ void Cluster::rot_record(Node& n, std::uint64_t kind) {
   } else {
     std::uint64_t byte = random_.below(block_size);
     counts = at->record->counts(at->in_record + byte);
-    coverage_.hit(counts ? "fault: the journal rots" : "fault: the journal rots where nothing is");
+    coverage_.hit(counts ? "fault: the journal rots" : "fault: the journal rots outside of records");
     flip(n.journal, at->page, byte, random_);
   }
   if (counts) n.lost_disk(now_us_), n.damaged = true;
@@ -110,8 +110,8 @@ void Cluster::rot_beside_the_log(Node& n) {
   std::uint64_t page = random_.below(sb->ring_bytes / block_size) * block_size + sb->ring_offset;
   for (const LiveRecord& r : records)
     if (page >= r.offset && page < r.offset + r.bytes()) return;
-  coverage_.hit("fault: the journal rots where nothing is");
-  note(fmt::format("replica {}: its journal is damaged at {}, where nothing is", n.id, page));
+  coverage_.hit("fault: the journal rots outside of records");
+  note(fmt::format("replica {}: its journal is damaged at {}, outside of records", n.id, page));
   flip(n.journal, page, random_);
 }
 

@@ -21,7 +21,7 @@ std::optional<Cluster::RecordKey> Cluster::record_in(ByteSpan whole) const {
 // The records are still in the log. They count as erased once a check of the disk does not find them.
 void Cluster::note_archived(const Node& n, ByteSpan record) {
   auto key = record_in(record);
-  if (!key) violated(fmt::format("replica {} keeps a tail, and a part of it is no record", n.id));
+  if (!key) violated(fmt::format("replica {} archives a tail, and a part of it is not a record", n.id));
   cut_off_[n.index].emplace(*key, false);
 }
 
@@ -43,7 +43,7 @@ void Cluster::note_dropped(const Node& n, SimFile before, const RecoveredLog& lo
     auto key = record_in(ByteSpan(bytes).first(part));
     if (!key || key->lsn <= last.v) continue;
     cut_off_[n.index][*key] = true;
-    coverage_.hit("cut off: behind the end that a start has found");
+    coverage_.hit("cut off: after the end that a start has found");
   }
 }
 

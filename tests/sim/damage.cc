@@ -41,7 +41,7 @@ void Cluster::probe_damage(const Node& n) {
                     "records of {} are found",
                     n.id, how, hit.body.header.first_lsn.v, recovered->log.records.size(), records.size()));
   if (recovered.error().code != Errc::corrupt)
-    violated(fmt::format("replica {}: damage is not called damage: {}", n.id, recovered.error().message));
+    violated(fmt::format("replica {}: damage has the wrong error: {}", n.id, recovered.error().message));
   coverage_.hit("recovery: damage to a record refused");
 }
 

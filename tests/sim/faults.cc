@@ -82,7 +82,7 @@ void Cluster::silence(Link& l) {
 void Cluster::lose(Link& l, std::size_t side) {
   l.up = false;
   l.connection++;
-  note(fmt::format("link {}-{}: {} gives it up", l.a + 1, l.b + 1, (side == 0 ? l.a : l.b) + 1));
+  note(fmt::format("link {}-{}: {} closes it", l.a + 1, l.b + 1, (side == 0 ? l.a : l.b) + 1));
   tell_down(l, side);
 }
 
@@ -157,7 +157,7 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
   feed(n, std::move(event));
   if (!n.alive()) return;
   if (writes && !n.core->status().failed)
-    violated(fmt::format("replica {} does not say that {} failed", n.id, name));
+    violated(fmt::format("replica {} does not report that {} failed", n.id, name));
   if (!writes && !n.failed_from && n.core->status().failed)
     violated(fmt::format("replica {} fails for {}", n.id, name));
   if (p.kind == DiskKind::archive) check_kept(n, p.keeps);
@@ -174,8 +174,8 @@ void Cluster::fail_from_now(Node& n) {
 // fail as after a disk failure.
 void Cluster::on_bound(Node& n) {
   if (suspend_timeout_ == Duration(0))
-    violated(fmt::format("replica {} does not wait any longer, and no bound was set", n.id));
-  coverage_.hit("suspension: its bound");
+    violated(fmt::format("replica {} fails suspended requests, and suspend_timeout is not set", n.id));
+  coverage_.hit("suspension: suspend_timeout reached");
   if (!n.failed_from) fail_from_now(n);
 }
 
@@ -208,7 +208,7 @@ void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int erro
   if (error != 0 && r.has_parts() && !n.failed_from)
     return check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("request {}", id));
   if (error != 0 && !external_ && !forced_ && !n.failed_from)
-    violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
+    violated(fmt::format("request {} fails with errno {}, and no disk has failed", id, error));
   if (error == 0 && n.failed_from && id >= *n.failed_from)
     violated(fmt::format("request {} succeeds after a write of replica {} failed", id, n.id));
 }

@@ -23,7 +23,7 @@ bool Cluster::shows_split(const Node& n) {
 bool Cluster::overrule(Node& n) {
   if (n.is_primary()) {
     if (!n.core->status().suspended || random_.below(2) == 0) return false;
-    coverage_.hit("operator: has a suspended primary go on");
+    coverage_.hit("operator: lets a suspended primary continue");
     promote_by_force(n);
   } else if (shows_split(n) && random_.below(3) == 0) {
     give_up(n, random_.below(2) == 0);
@@ -49,7 +49,7 @@ void Cluster::promote_by_force(Node& n) {
 }
 
 void Cluster::give_up(Node& n, bool force) {
-  note(fmt::format("operator: has replica {} give up its history{}", n.id, force ? " by force" : ""));
+  note(fmt::format("operator: replica {} discards its history{}", n.id, force ? " by force" : ""));
   for (History::State p : only_here(n)) may_go_.insert(p);
   n.gives_up = n.command_open = true;
   feed(n, core::Discard{command_discard, force});
@@ -58,7 +58,7 @@ void Cluster::give_up(Node& n, bool force) {
 void Cluster::on_command(Node& n, const core::CommandDone& done) {
   if (done.token == command_discard) n.gives_up = false;
   if (done.token == command_discard)
-    coverage_.hit(done.ok ? "operator: a history is given up" : "operator: no history is given up");
+    coverage_.hit(done.ok ? "operator: a history is discarded" : "operator: a discard is refused");
   if (done.ok)
     refusals_ = 0;
   else
@@ -195,14 +195,14 @@ void Cluster::check_winner(Node& winner) {
     }
     if (!told && !may_go_.contains(p))
       violated(fmt::format(
-          "request {} was acknowledged, replica {} does not have it, and nobody who has it says split brain",
-          p, winner.id));
-    coverage_.hit("split brain: what was acknowledged is with a loser");
+          "request {} was acknowledged, replica {} lacks it, and no replica with it reports split brain", p,
+          winner.id));
+    coverage_.hit("split brain: an acknowledged write is with a loser");
     history_.release(p);  // by the operator's decision
   }
   for (auto& n : nodes_)
     if (n.get() != &winner && says_split(*n) && !at_stake[n->index])
-      coverage_.hit("split brain: nothing that was acknowledged at stake");
+      coverage_.hit("split brain: no acknowledged write at stake");
 }
 
 // Replicas that do not follow get the command until they do. False: the winner is not primary any more.

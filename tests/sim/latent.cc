@@ -50,13 +50,13 @@ void Cluster::make_wrong() {
       block[random_.below(block_size)] ^= static_cast<std::byte>(1 + random_.below(255));
       content = Page::of(block);
     } else if (kind == 1) {
-      coverage_.hit("fault: a block of the data area holds another one's content");
+      coverage_.hit("fault: a block of the data area holds another block's content");
     } else {
       coverage_.hit("fault: a block of the data area was never written");
       content = Page();
     }
     if (content.same(n.data.page(at))) continue;
-    note(fmt::format("replica {}: block {} is not what was written there", n.id, at));
+    note(fmt::format("replica {}: block {} has wrong content", n.id, at));
     n.data.make_wrong(at * block_size, content);
   }
 }
@@ -95,7 +95,7 @@ void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks,
   if (n.failed_from) return;
   bool told = n.core->status().unreadable_blocks > before.untold;
   if (!told && !external_ && !forced_)
-    violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
+    violated(fmt::format("{} fails, and the status has no unreadable block", what));
   if (!told) return;  // the replica is deposed
   restore(n, lba, blocks);
   // A replica that was just deposed fails all waiting requests. It may have reported other blocks meanwhile.
@@ -109,7 +109,7 @@ void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks,
 
 void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {
   schedule(1000 + below(30'000), [this, &n, lba, blocks] {
-    note(fmt::format("replica {}: the disk reads blocks {} to {} after all", n.id, lba, lba + blocks - 1));
+    note(fmt::format("replica {}: blocks {} to {} are readable again", n.id, lba, lba + blocks - 1));
     for (std::uint64_t b = lba; b < lba + blocks; ++b) n.data.make_readable(b * block_size);
   });
 }
@@ -151,9 +151,9 @@ void Cluster::note_repair(const Node& to, const PeerMessage& message) {
 void Cluster::note_repairs(const Node& n) {
   auto s = n.core->status();
   if (s.repaired_blocks > 0) coverage_.hit("repair: fetched");
-  if (s.wrong_blocks > 0) coverage_.hit("repair: a block was not what was written there");
-  if (s.unreadable_blocks > 0) coverage_.hit("repair: nobody has it");
-  if (s.reread_blocks > 0) coverage_.hit("repair: the block was readable by itself");
+  if (s.wrong_blocks > 0) coverage_.hit("repair: a block had wrong content");
+  if (s.unreadable_blocks > 0) coverage_.hit("repair: no replica has it");
+  if (s.reread_blocks > 0) coverage_.hit("repair: the block became readable");
   if (s.overwritten_blocks > 0) coverage_.hit("repair: the block was written meanwhile");
 }
 

@@ -31,7 +31,8 @@ void Cluster::operator_step() {
   Node* p = primary();
   if (p && forgotten_by(*p, n)) {
     if (!only_here(n).empty())
-      violated(fmt::format("replica {} holds what nobody else has, and nobody was overruled", n.id));
+      violated(
+          fmt::format("replica {} has a write that no other replica has, although no force was used", n.id));
     give_up(n, true);
   } else if (n.alive() && !n.command_open && !(by_force_ && random_.below(3) == 0 && overrule(n))) {
     // The operator sees that this machine is unreachable, and does not wait for it.

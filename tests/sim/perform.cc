@@ -233,12 +233,12 @@ void Cluster::on_notice(Node& n, const core::Notice& notice) {
     coverage_.hit("membership: a member added");
     note_member(n, *nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]);
   }
-  if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
+  if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: reported");
   if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
   if (notice.text.find("was not durable there within") != std::string::npos)
     coverage_.hit("membership: a slow member closed");
   if (notice.text.find("more than half of the journal") != std::string::npos)
-    coverage_.hit("membership: one far behind closed");
+    coverage_.hit("membership: a replica far behind closed");
 }
 
 // The member had everything when the arbiter was asked. If its disk was lost since, a member's disk was lost.
@@ -254,7 +254,7 @@ void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
   if (says("bitmap resync from replica")) coverage_.hit("resync: bitmap");
   if (says("resync from replica")) {
     if (n.filled_by != 0)
-      coverage_.hit(n.filled_by == notice.peer ? "resync: begun anew"
+      coverage_.hit(n.filled_by == notice.peer ? "resync: restarted"
                                                : "resync: another source in the middle of it");
     n.filled_by = notice.peer;
   }
@@ -262,7 +262,7 @@ void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
   if (notice.kind != core::NoticeKind::connected || !notice.text.starts_with("primary")) return;
   auto s = n.core->status();
   if (s.inconsistent && n.filled_by == 0) coverage_.hit("rejoin: records for a damaged journal");
-  if (s.refilling) coverage_.hit("rejoin: records for a replica that was made anew");
+  if (s.refilling) coverage_.hit("rejoin: records for a replica that was created again");
 }
 
 // ---- arbiter

@@ -64,7 +64,7 @@ void Cluster::change_settings() {
   }
   settings_change_ = true;
   set(n, change);
-  coverage_.hit("settings: one machine has others");
+  coverage_.hit("settings: one machine differs");
   bool everywhere = kind == 0 && random_.below(2) == 0;
   if (!everywhere) return schedule(10'000 + below(60'000), [this, &n] { end_settings_change(n); });
   coverage_.hit("settings: changed on one machine after the other");

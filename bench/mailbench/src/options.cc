@@ -23,52 +23,53 @@ po::options_description load_description() {
   auto number = [] { return po::value<std::uint64_t>(); };
   d.add_options()("to,t", text(), "the LMTP server: HOST:PORT, [IPv6]:PORT or the path of a Unix socket")(
       "server", text(), "the same as --to")("clients,c", number()->default_value(8),
-                                            "connections, each with one message under way")(
+                                            "connections, each with one message in flight")(
       "threads", number()->default_value(1), "threads of the generator, 1 to 64")(
-      "duration,d", text(), "how long to measure, after the warm-up: 30s, 2m")(
-      "messages,n", number(), "how many messages to send; with --duration, whichever ends first")(
-      "warmup,w", text()->default_value("0s"), "sent, accounted for, and left out of the figures")(
-      "drain", text()->default_value("30s"), "at the end, what is under way gets so long")(
-      "rate,r", po::value<double>(), "open loop: messages a second, latency from when each was due")(
-      "users,u", number()->default_value(1), "mailboxes that the messages are spread over")(
-      "first-user", number()->default_value(1), "number of the first")(
+      "duration,d", text(), "time of the measurement, after the warm-up: 30s, 2m")(
+      "messages,n", number(), "number of messages; with --duration, the first limit ends the run")(
+      "warmup,w", text()->default_value("0s"), "messages are sent and accounted for, but not in the figures")(
+      "drain", text()->default_value("30s"), "time limit for messages in flight at the end")(
+      "rate,r", po::value<double>(), "open loop: messages a second; latency from the due time of each")(
+      "users,u", number()->default_value(1), "number of mailboxes that get the messages")(
+      "first-user", number()->default_value(1), "number of the first user")(
       "user-format", text()->default_value("user%u@example.org"),
-      "their addresses; %u is the number, %05u pads it")(
-      "users-file", text(), "take the addresses from this file instead, one a line")(
+      "format of the addresses; %u is the number, %05u pads it")(
+      "users-file", text(), "read the addresses from this file instead, one in each line")(
       "recipients-per-message", number()->default_value(1), "different mailboxes for each message")(
       "size,s", text()->default_value("4KiB"),
-      "of a message: 4KiB, uniform:1KiB-64KiB, or lognormal mean:70KiB[,sigma:1.5][,min:1KiB][,max:2MiB]")(
-      "from", text()->default_value("mailbench@example.net"), "the sender")(
-      "lhlo", text()->default_value("mailbench.invalid"), "the name to greet with")(
+      "message size: 4KiB, uniform:1KiB-64KiB, or lognormal "
+      "mean:70KiB[,sigma:1.5][,min:1KiB][,max:2MiB]")("from", text()->default_value("mailbench@example.net"),
+                                                      "the sender")(
+      "lhlo", text()->default_value("mailbench.invalid"), "the client's name in LHLO")(
       "connections", text()->default_value("reused"), "reused, or per-message")(
-      "messages-per-connection", number(), "a new connection after so many messages")(
-      "pipelining", text()->default_value("auto"), "auto: where the server offers it; off: never")(
+      "messages-per-connection", number(), "a new connection after this number of messages")(
+      "pipelining", text()->default_value("auto"), "auto: if the server offers it; off: never")(
       "retry", number()->default_value(0),
       "repetitions of a message that was not acknowledged, with the same id")(
       "retry-delay", text()->default_value("1s"), "before a repetition after a 4xx")(
       "timeout", text()->default_value("300s"), "the longest wait for a reply")(
       "connect-timeout", text()->default_value("10s"),
-      "give up where the server takes no connection for so long")("seed", number()->default_value(1),
-                                                                  "of sizes, recipients and text")(
-      "run", text(), "the run's id, [A-Za-z0-9.] (drawn at random)")(
-      "account", text(), "the account's file (mailbench-RUN.account)")("no-account", "write none")(
+      "end the run if the server accepts no connection for so long")("seed", number()->default_value(1),
+                                                                     "seed of sizes, recipients and text")(
+      "run", text(), "the run's id, [A-Za-z0-9.] (default: random)")(
+      "account", text(), "the account's file (mailbench-RUN.account)")("no-account", "write no account")(
       "json", text(),
       "also write the report as JSON to this file; - is standard output, instead of the text")(
-      "quiet,q", "no progress on standard error")("help,h", "this text");
+      "quiet,q", "print no progress to standard error")("help,h", "this text");
   return d;
 }
 
 po::options_description verify_description() {
   po::options_description d("Options of mailbench verify", 110, 60);
-  d.add_options()("account,a", po::value<Texts>()->composing(), "the account of a run; several may be given")(
-      "spool,s", po::value<std::string>(), "the directory that the Maildirs are below of")(
+  d.add_options()("account,a", po::value<Texts>()->composing(), "the account of a run; may be repeated")(
+      "spool,s", po::value<std::string>(), "the directory above the Maildirs")(
       "maildir-format,m", po::value<Texts>()->composing(),
-      "whose Maildir is whose, from the spool's root: '%d/%n/Maildir'; without it by Delivered-To")(
-      "body-only", "do not compare the header lines (for paths on which an MTA rewrites them)")(
-      "strict-deferred", "a message whose attempts all ended in 4xx must not be there")(
-      "allow-deferred-copies", "an attempt that ended in 4xx may have left a copy")(
-      "threads", po::value<std::uint64_t>()->default_value(0), "readers; 0: four for each processor")(
-      "show", po::value<std::uint64_t>()->default_value(20), "problems of each kind to list")(
+      "path of a user's Maildir below the spool: '%d/%n/Maildir'; default: users by Delivered-To")(
+      "body-only", "do not compare the header lines (if an MTA rewrites them)")(
+      "strict-deferred", "a message with 4xx in all attempts must not be stored")(
+      "allow-deferred-copies", "an attempt that ended in 4xx may have stored a copy")(
+      "threads", po::value<std::uint64_t>()->default_value(0), "reader threads; 0: four for each processor")(
+      "show", po::value<std::uint64_t>()->default_value(20), "number of problems of each kind to list")(
       "json", po::value<std::string>(),
       "also write the result as JSON; - is standard output, instead of the text")("help,h", "this text");
   return d;

@@ -26,7 +26,7 @@ class SupervisorTest : public testing::Test {
     for (const Orders::Tell& t : o.tell) out += std::to_string(t.id) + letter(t.command) + " ";
     return out;
   }
-  // During the shortest pause before a new start.
+  // Whether no process is started within the longest first pause.
   static bool starts_nothing(Supervisor& supervisor) {
     return !supervisor.tick(t0 + Supervisor::start_patience / 2).start;
   }
