@@ -79,15 +79,15 @@ void check_programs(const Config& config, Checker& check) {
 void check_quota(const Config& config, Checker& check, std::ostream& err) {
   bool counts = config.delivery.maildir.quota.driver != QuotaDriver::none;
   if (config.dovecot.empty() && counts)
-    err << "warning: quota: that it agrees with Dovecot is not checked: name its configuration, dovecot = "
+    err << "warning: quota: not compared with Dovecot's: to compare, set dovecot = "
            "\"/etc/dovecot/dovecot.conf\"\n";
   if (config.dovecot.empty()) return;
   auto dovecot = read_dovecot_quota(config.dovecot);
   if (!dovecot) return check.problem("quota.dovecot: " + dovecot.error().message);
   for (std::string& problem : compare_quota(config, *dovecot)) check.problem(std::move(problem));
   if (!counts && !dovecot->quota.empty() && !dovecot->quota.starts_with("maildir"))
-    err << "warning: quota: Dovecot's is \"" << dovecot->quota
-        << "\", which the built-in agent does not ask: it delivers to full mailboxes\n";
+    err << "warning: quota: Dovecot's driver is \"" << dovecot->quota
+        << "\", but quota.driver is \"none\": the built-in agent delivers to full mailboxes\n";
 }
 
 // Reads every file, so that every problem is reported.
@@ -117,11 +117,10 @@ void check_spool(const Config& config, Checker& check) {
   if (!opened) return check.problem("spool: " + opened.error().message);
   bool for_agents = std::ranges::any_of(config.agents, [](const AgentSpec& agent) { return !agent.syncs; });
   if (for_agents && !(*spool)->sees_failure(*opened))
-    check.warning(
-        fmt::format("spool: lmtpd may write neither to {} nor to a {} in it: mail of agents may be "
-                    "acknowledged for a moment after the file system's journal "
-                    "has failed; give one of them to lmtpd's user",
-                    (*spool)->root(), spool_marker_name));
+    check.warning(fmt::format(
+        "spool: lmtpd cannot write to {} or to {} in it. If the file system's journal fails, mail "
+        "of agents may be acknowledged for a moment; give one of them to lmtpd's user",
+        (*spool)->root(), spool_marker_name));
 }
 
 // Checks the defaults, which apply to users whose rows set nothing.
@@ -131,9 +130,8 @@ void check_folders(const Config& config, Checker& check) {
                  (!users.maildir.empty() && normal_path(users.maildir) == normal_path(users.home));
   if (is_home && config.delivery.maildir.folders.detail == FoldersByDetail::create)
     check.warning(
-        "maildir.detail_folders: no folder is made where users.maildir is the home, since other programs "
-        "have files there whose names begin with a dot: give the home a directory "
-        "of its own");
+        "maildir.detail_folders: no folders are created, because users.maildir is the home, which has dot "
+        "files of other programs: use a directory in the home, such as maildir = \"~/Maildir\"");
 }
 
 struct DirectConnector final : Connector {
@@ -262,8 +260,8 @@ void check_users(const Config& config, GoodSections good, Checker& check, std::o
     return;
   }
   if (::geteuid() != identity->uid)
-    err << "warning: files are checked as uid " << ::geteuid() << ", and not as " << config.user
-        << ", since only root can become that user\n";
+    err << "warning: files are checked as uid " << ::geteuid() << ", not as " << config.user
+        << ": only root can become this user\n";
   check_as_user(config, users, &*identity, false, good, check);
 }
 
@@ -280,8 +278,8 @@ void check_listen(const ListenSettings& listen, Checker& check, std::ostream& er
     return check.problem(
         fmt::format("listen.address: {} is in use by {}, process {}: stop it, or choose another address",
                     listen.address, who->name, who->pid));
-  err << "note: listen.address: something listens at " << listen.address
-      << " already: this lmtpd, or a server that has to be stopped\n";
+  err << "note: listen.address: a server listens at " << listen.address
+      << " already: this lmtpd, or a server that must be stopped\n";
 }
 
 // Checks the readable sections against this machine: files, users, addresses, services.
@@ -307,23 +305,23 @@ std::string summary(const Config& config) {
   out += "users: ";
   out += describe_users(config.users);
   for (const NextHopSettings& hop : config.next_hops)
-    out += "\nhands on to " + hop.spec.name + " at " + hop.spec.target.text;
+    out += "\nnext hop: " + hop.spec.name + " at " + hop.spec.target.text;
   if (!config.next_hops.empty())
     out += config.users.defaults.next_hop.empty()
-               ? "\n  where a user's row says so"
-               : "\n  " + config.users.defaults.next_hop + " where a user's row says nothing";
+               ? "\n  for users whose row names it"
+               : "\n  " + config.users.defaults.next_hop + " if a user's row names none";
   if (!config.delivers_here()) return out + "\n";
   out += "\nspool: " + config.delivery.spool.root;
   out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text()
-                                      : ", no marker asked for";
+                                      : ", without a marker";
   if (config.delivery.maildir.quota.driver == QuotaDriver::count)
     out += "\nquota: as Dovecot says, at " + config.quota_status.target.text;
   if (config.delivery.maildir.quota.driver == QuotaDriver::maildir)
-    out += "\nquota: " + quota_text(config.users.defaults.quota) + " where a user's row says nothing";
+    out += "\nquota: " + quota_text(config.users.defaults.quota) + " if a user's row sets none";
   out += "\ndelivers with " + config.delivery.default_agent;
   for (const AgentSpec& agent : config.agents)
     if (agent.name != config.delivery.default_agent)
-      out += ", or " + agent.name + " where a user's row says so";
+      out += ", or " + agent.name + " if a user's row names it";
   return out + "\n";
 }
 
@@ -386,8 +384,8 @@ std::optional<std::string> compare_open_files(const Config& config) {
   for (const NextHopSettings& hop : config.next_hops) wanted += hop.spec.connections_max;
   if (wanted <= limit.rlim_max) return std::nullopt;
   return fmt::format(
-      "limits.connections ({}) and limits.deliveries ({}) may need {} open files, and this process may have "
-      "{}: beyond that no connection is taken. "
+      "limits.connections ({}) and limits.deliveries ({}) may need {} open files, but this process may have "
+      "only {}: beyond that, no connection is accepted. "
       "Raise the limit (LimitNOFILE= of the service), or lower limits.connections",
       config.limits.connections_max, config.limits.deliveries, wanted, limit.rlim_max);
 }
@@ -398,7 +396,7 @@ std::vector<std::string> try_directories(const Config& config) {
   auto must_take_files = [&](const char* key, const std::string& path) {
     Fd file(::open(path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     if (!file)
-      out.push_back(fmt::format("{}: {}: no file can be made there: {}", key, path, std::strerror(errno)));
+      out.push_back(fmt::format("{}: {}: cannot create a file there: {}", key, path, std::strerror(errno)));
   };
   must_take_files("limits.body_directory", config.limits.body_directory);
   if (!config.agents.empty()) must_take_files("delivery.temporary", config.delivery.external.temporary);

@@ -38,7 +38,8 @@ constexpr const char* doveconf_paths[] = {"/usr/bin/doveconf", "/usr/local/bin/d
 Result<std::string> find_doveconf() {
   for (const char* path : doveconf_paths)
     if (::access(path, X_OK) == 0) return std::string(path);
-  return fail(Errc::not_found, "there is no {}, by which Dovecot's configuration is read", doveconf_paths[0]);
+  return fail(Errc::not_found, "{} is missing: it is needed to read Dovecot's configuration",
+              doveconf_paths[0]);
 }
 
 // doveconf takes milliseconds, unless a file that it reads is blocked.
@@ -150,64 +151,64 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
       if (parsed)
         limit = *parsed;
       else
-        out.push_back(
-            fmt::format("quota: Dovecot's rule for all folders cannot be kept: {}", parsed.error().message));
+        out.push_back(fmt::format("quota: lmtpd does not support Dovecot's rule for all folders: {}",
+                                  parsed.error().message));
     }  // a limit of a single folder: ignored
   }
   const QuotaLimit& ours = config.users.defaults.quota;
   if (limit != ours)
-    out.push_back(
-        fmt::format("quota.storage: users whose rows say nothing have {} here, and {} in Dovecot "
-                    "(quota_rule): each would count anew what the other has "
-                    "counted; write {}",
-                    limit_keys(ours), limit_keys(limit), limit_keys(limit)));
+    out.push_back(fmt::format(
+        "quota.storage: the default limit is {} here, but {} in Dovecot (quota_rule): each program "
+        "would recount after the other; write {}",
+        limit_keys(ours), limit_keys(limit), limit_keys(limit)));
   std::vector<std::string> our_ignored = config.delivery.maildir.quota.ignored;
   std::ranges::sort(ignored);
   std::ranges::sort(our_ignored);
   if (ignored != our_ignored)
-    out.push_back(fmt::format(
-        "quota.ignore: the folders [{}] do not count here, and [{}] do not in Dovecot (quota_rule...:ignore)",
-        fmt::join(our_ignored, ", "), fmt::join(ignored, ", ")));
+    out.push_back(
+        fmt::format("quota.ignore: the folders [{}] do not count here, but [{}] do not count in Dovecot "
+                    "(quota_rule...:ignore)",
+                    fmt::join(our_ignored, ", "), fmt::join(ignored, ", ")));
 }
 
 void compare_maildir(const Config& config, const DovecotQuota& dovecot, std::vector<std::string>& out) {
   std::string driver = dovecot.quota.substr(0, dovecot.quota.find(':'));
   if (driver != "maildir") {
-    out.push_back(
-        fmt::format("quota.driver: is \"maildir\", and Dovecot's own quota is \"{}\": what it adds and "
-                    "removes would not be counted; write driver = \"none\", "
-                    "or quota = maildir:User quota in Dovecot's plugin section (2.4: driver = maildir in its "
-                    "quota section)",
-                    dovecot.quota));
+    out.push_back(fmt::format(
+        "quota.driver: is \"maildir\", but Dovecot's own quota is \"{}\": mail that Dovecot adds or "
+        "removes would not be counted; write driver = \"none\", "
+        "or quota = maildir:User quota in Dovecot's plugin section (2.4: driver = maildir in its "
+        "quota section)",
+        dovecot.quota));
     return;
   }
   for (const std::string& protocol : dovecot.without_plugin)
     out.push_back(
-        fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), "
-                    "and what is removed there would go on counting",
+        fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins): "
+                    "mail removed there would still be counted",
                     protocol));
   if (std::ranges::count(dovecot.quota, ':') > 1)
     out.push_back(
-        fmt::format("quota.driver: Dovecot's \"{}\" has options, of which lmtpd knows none", dovecot.quota));
+        fmt::format("quota.driver: Dovecot's \"{}\" has options, but lmtpd supports none", dovecot.quota));
   if (dovecot.location.find(":CONTROL=") != std::string::npos)
     out.push_back(
-        "quota.driver: Dovecot keeps maildirsize apart from the Maildir (CONTROL= in mail_location, "
-        "mail_control_path), and lmtpd in it: each would know only "
-        "of its own mail; take that away, or write driver = \"count\"");
+        "quota.driver: Dovecot keeps maildirsize outside the Maildir (CONTROL= in mail_location, "
+        "mail_control_path), but lmtpd keeps it inside: each would count only its own mail; remove that "
+        "setting, or write driver = \"count\"");
   if (dovecot.location.find(":LAYOUT=fs") != std::string::npos)
     out.push_back(
-        "quota.driver: Dovecot has folders as directories below one another (LAYOUT=fs in mail_location), "
-        "and lmtpd counts those of Maildir++");
+        "quota.driver: Dovecot has nested directories as folders (LAYOUT=fs in mail_location), but lmtpd "
+        "counts "
+        "Maildir++ folders only");
   if (dovecot.vsizes)
-    out.push_back(
-        "quota.driver: Dovecot counts sizes with CRLF (quota_vsizes), and lmtpd those of the files");
+    out.push_back("quota.driver: Dovecot counts sizes with CRLF (quota_vsizes), but lmtpd counts file sizes");
   if (dovecot.roots > 1)
-    out.push_back(fmt::format("quota.driver: Dovecot has {} quotas for one mailbox, and lmtpd keeps one",
+    out.push_back(fmt::format("quota.driver: Dovecot has {} quotas for one mailbox, but lmtpd supports one",
                               dovecot.roots));
   if (std::string grace = fmt::format("{}%", config.delivery.maildir.quota.grace_percent);
       !dovecot.grace.empty() && dovecot.grace != grace)
     out.push_back(
-        fmt::format("quota.grace_percent: is {}, and Dovecot's quota_grace is {}", grace, dovecot.grace));
+        fmt::format("quota.grace_percent: is {}, but Dovecot's quota_grace is {}", grace, dovecot.grace));
   compare_rules(config, dovecot, out);
 }
 
@@ -215,7 +216,7 @@ void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out)
   auto must_say = [&](const char* key, const std::string& value, bool right, const char* example) {
     if (!value.empty() && !right)
       out.push_back(
-          fmt::format("quota.driver: Dovecot's {} is \"{}\", from which lmtpd learns nothing; write {}", key,
+          fmt::format("quota.driver: Dovecot's {} is \"{}\", which lmtpd does not understand; write {}", key,
                       value, example));
   };
   auto success = room_of_action(dovecot.status_success), over = room_of_action(dovecot.status_overquota),
@@ -230,25 +231,25 @@ void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out)
 // With driver "count", Dovecot must also count mail that it has not delivered itself.
 void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
   if (dovecot.quota != "count" && !dovecot.quota.starts_with("count:")) {
-    out.push_back(
-        fmt::format("quota.driver: is \"count\", and Dovecot's own quota is \"{}\", which does not learn of "
-                    "what lmtpd delivers; write quota = count:User quota in "
-                    "Dovecot's plugin section (2.4: driver = count in its quota section)",
-                    dovecot.quota));
+    out.push_back(fmt::format(
+        "quota.driver: is \"count\", but Dovecot's own quota is \"{}\", which does not count mail "
+        "that lmtpd delivers; write quota = count:User quota in "
+        "Dovecot's plugin section (2.4: driver = count in its quota section)",
+        dovecot.quota));
     return;
   }
   if (!dovecot.vsizes)
     out.push_back("quota.driver: Dovecot's driver count needs quota_vsizes = yes in its plugin section");
   if (!dovecot.status_service)
-    out.push_back("quota.driver: Dovecot has no service quota-status, which is asked");
+    out.push_back("quota.driver: Dovecot has no service quota-status, which lmtpd needs");
   else if (!dovecot.status_plugin)
     out.push_back(
-        "quota.driver: Dovecot's mail_plugins do not have \"quota\" outside of all protocols, and its "
-        "quota-status says that there is room");
+        "quota.driver: Dovecot's global mail_plugins lack \"quota\" (outside of protocol sections): its "
+        "quota-status would report room for every message");
   for (const std::string& protocol : dovecot.without_plugin)
     out.push_back(
-        fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), "
-                    "which has no limit then",
+        fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins): "
+                    "mail stored by this protocol has no limit",
                     protocol));
   compare_answers(dovecot, out);
 }
@@ -400,7 +401,7 @@ std::vector<std::string> compare_quota(const Config& config, const DovecotQuota&
     compare_count(dovecot, out);
   else if (dovecot.quota.starts_with("maildir"))
     out.push_back(
-        fmt::format("quota.driver: is \"none\", and Dovecot's own quota is \"{}\": mail that the built-in "
+        fmt::format("quota.driver: is \"none\", but Dovecot's own quota is \"{}\": mail that the built-in "
                     "agent delivers would not be counted; write "
                     "driver = \"maildir\"",
                     dovecot.quota));

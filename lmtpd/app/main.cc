@@ -32,17 +32,16 @@ namespace po = boost::program_options;
 constexpr const char* usage_text =
     "usage: lmtpd serve [--config FILE]         deliver mail; stays in the foreground, logs to standard "
     "error\n"
-    "       lmtpd check-config [--config FILE]  say what is wrong with the configuration; exit 0 or 78\n"
-    "       lmtpd user ADDRESS [--config FILE]  say what a recipient's address leads to; exit 0 where it "
-    "takes mail\n"
+    "       lmtpd check-config [--config FILE]  show errors of the configuration; exit 0 or 78\n"
+    "       lmtpd user ADDRESS [--config FILE]  show the user of an address; exit 0 if mail is accepted\n"
     "       lmtpd check-command TEMPLATE [name=value ...]\n"
-    "                                           show what a command template becomes, as JSON\n"
-    "       lmtpd COMMAND --help                more on one of them\n"
+    "                                           show the words of an expanded command template, as JSON\n"
+    "       lmtpd COMMAND --help                help for one command\n"
     "       lmtpd --help | --version\n"
-    "FILE is /etc/twinloft/lmtpd.toml unless given; \"lmtpd --config FILE\" serves, and the word "
-    "\"--config\" may be\n"
-    "left out after a command. SIGTERM ends the server in good order, a second one aborts deliveries; SIGHUP "
-    "reads FILE again.\n";
+    "FILE is /etc/twinloft/lmtpd.toml by default. \"lmtpd --config FILE\" means \"lmtpd serve --config "
+    "FILE\".\n"
+    "The word \"--config\" may be omitted after a command.\n"
+    "SIGTERM stops the server after its deliveries, a second SIGTERM aborts them. SIGHUP reads FILE again.\n";
 
 struct Subcommand {
   std::string_view name;
@@ -51,27 +50,28 @@ struct Subcommand {
 constexpr Subcommand subcommands[] = {
     {"serve",
      "usage: lmtpd serve [--config FILE]\n"
-     "Delivers mail. It stays in the foreground and logs to standard error.\n"
-     "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
-     "SIGTERM: deliveries that have begun are finished, then it ends with exit code 0. A second SIGTERM "
-     "aborts them: exit code 75.\n"
-     "SIGHUP: FILE is read again. Where it is wrong, the configuration stays as it was.\n"
-     "Exit codes: 0 in good order, 75 deliveries were aborted, 78 the configuration is wrong (check-config "
-     "says why),\n"
-     "69 it cannot start now and may later, as where an address is in use.\n"},
+     "Delivers mail. Stays in the foreground and logs to standard error.\n"
+     "FILE is /etc/twinloft/lmtpd.toml by default.\n"
+     "SIGTERM: finishes deliveries in flight and exits with code 0. A second SIGTERM aborts them: exit code "
+     "75.\n"
+     "SIGHUP: reads FILE again. If FILE has an error, lmtpd keeps the previous configuration.\n"
+     "Exit codes: 0 stopped normally, 75 deliveries were aborted, 78 the configuration is wrong "
+     "(check-config "
+     "shows why),\n"
+     "69 cannot start now, but a later start may succeed, for example if an address is in use.\n"},
     {"check-config",
      "usage: lmtpd check-config [--config FILE]\n"
-     "Says everything that serve would refuse, or that would defer all mail, and warns of what it would "
-     "ignore. It changes nothing.\n"
-     "FILE is /etc/twinloft/lmtpd.toml unless given. Run it as root: files are then opened as the user that "
+     "Shows every error that serve would refuse, or that would defer all mail. Warns of ignored settings. "
+     "Changes nothing.\n"
+     "FILE is /etc/twinloft/lmtpd.toml by default. Run it as root: it then opens files as the user that "
      "lmtpd becomes.\n"
-     "Exit codes: 0 serve would start, 78 something is wrong.\n"},
+     "Exit codes: 0 serve would start, 78 the configuration has errors.\n"},
     {"user",
      "usage: lmtpd user ADDRESS [--config FILE]\n"
-     "Says what a recipient's address leads to: user, home, Maildir, agent or next hop.\n"
-     "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
-     "Exit codes: 0 the user takes mail, 67 there is no such user or it takes none, 64 it is no address, 75 "
-     "mail would be deferred,\n"
+     "Shows the user of an address: name, home, Maildir, agent or next hop.\n"
+     "FILE is /etc/twinloft/lmtpd.toml by default.\n"
+     "Exit codes: 0 mail is accepted, 67 no such user, or the user is disabled, 64 not an address, 75 mail "
+     "would be deferred,\n"
      "78 the configuration is wrong.\n"},
 };
 
@@ -123,7 +123,7 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args) {
     return out;
   }
   if (!words.empty() && words.front() == "user") {
-    if (words.size() == 1) return fail(Errc::invalid, "which user? lmtpd user ADDRESS");
+    if (words.size() == 1) return fail(Errc::invalid, "ADDRESS is missing: lmtpd user ADDRESS");
     out.address = words[1];
     words.erase(words.begin() + 1);
   }
@@ -162,7 +162,7 @@ int run(std::span<const std::string> args) {
   log_set_program("");
   if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
-  return usage_error("check-command is the first word");
+  return usage_error("check-command must be the first word");
 }
 
 }  // namespace

@@ -66,9 +66,8 @@ Result<std::vector<std::string>> review_rows(const Config& config, const UserSet
     warnings.push_back(fmt::format("users: {} of {} lines are refused, and mail to their users gets 451:{}",
                                    refused.count(), rows, refused.text()));
   if (not_known.count() > 0)
-    warnings.push_back(
-        fmt::format("users: {} of {} lines have fields that lmtpd does not know, and ignores ({}):{}",
-                    not_known.count(), rows, fmt::join(names, ", "), not_known.text()));
+    warnings.push_back(fmt::format("users: {} of {} lines have unknown fields, which lmtpd ignores ({}):{}",
+                                   not_known.count(), rows, fmt::join(names, ", "), not_known.text()));
   return warnings;
 }
 

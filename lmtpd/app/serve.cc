@@ -71,7 +71,8 @@ void raise_descriptor_limit(const Config& config) {
   if (auto few = compare_open_files(config)) log_warning("{}", *few);
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warning("the limit of open files could not be raised");
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    log_warning("cannot raise the limit of open files to its hard limit");
 }
 
 // Members are destroyed in the reverse order: the server first, the spawner last.
@@ -94,8 +95,10 @@ struct Parts {
 Status become_helper(const Identity& identity, const std::string& user, const char* what) {
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine_helper(); !confined)
-    log_warning("{}: the process that {} is unconfined, and may do what {} may", confined.error().message,
-                what, user);
+    log_warning(
+        "seccomp filter not installed ({}): the process that {} is unconfined, and has all permissions "
+        "of {}",
+        confined.error().message, what, user);
   return {};
 }
 
@@ -135,7 +138,7 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     TL_TRY_ASSIGN(parts.delivery,
                   DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
     if (Status spool = parts.delivery->check_spool(); !spool)
-      log_warning("{}; until it is there, every delivery gets 451", spool.error().message);
+      log_warning("{}; until the spool is available, every delivery gets 451", spool.error().message);
   }
   if (config.next_hops.empty()) return parts.delivery.get();
   parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
@@ -164,11 +167,13 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
-    log_warning("{}: the server process is unconfined, and may do what {} may", confined.error().message,
-                config.user);
+    log_warning(
+        "seccomp filter not installed ({}): the server process is unconfined, and has all permissions "
+        "of {}",
+        confined.error().message, config.user);
   parts.log.emplace();  // deliveries do not wait for the log's reader
   for (const std::string& problem : try_directories(config))
-    log_warning("{}; until it can, messages that need one are deferred", problem);
+    log_warning("{}; until this is corrected, messages that need a file are deferred", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total),
                   std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
@@ -244,7 +249,7 @@ std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
   if (parts.spawner)
     out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); },
-                   "the spawner is gone: agents cannot be run any more"});
+                   "the spawner is gone: agents cannot run"});
   if (parts.user_process)
     out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); },
                    "the process that asks the user database is gone", true});
@@ -259,7 +264,7 @@ std::vector<Helper> helpers_of(Parts& parts) {
 void tell_crippled(const Control& control, Server& server, Helper& helper, std::string_view what) {
   helper.lifeline = -1;
   helper.beat = nullptr;
-  log_error("{}, and another process is to take over", what);
+  log_error("{}: another server process will take over", what);
   if (helper.for_all) server.hurry();
   (void)control.say(ServerCrippled{});
 }
@@ -322,10 +327,8 @@ RunEnd run(Parts& parts, const Control& control) {
 // Threads blocked in the kernel cannot be awaited. The clients of their deliveries got no 250.
 int leave(const Parts& parts, const RunEnd& end) {
   if (end.deliveries_left > 0 || end.connections_left > 0)
-    log_error(
-        "leaving {} deliveries that have not ended, and {} connections; none of their clients got a 250 for "
-        "them",
-        end.deliveries_left, end.connections_left);
+    log_error("exiting with {} unfinished deliveries and {} open connections; their clients got no 250",
+              end.deliveries_left, end.connections_left);
   if (parts.spawner) parts.spawner->give_up();
   log_settle();
   ::_exit(EX_TEMPFAIL);

@@ -80,11 +80,12 @@ struct Setting {
 bool is_usable(const Listener& listener) {
   if (!listener.has_lost_path()) return true;
   if (!listener.is_adopted()) {
-    log_warning("{}: the socket's path was removed: it is made again", listener.name());
+    log_warning("{}: the socket's path was removed: creating a new socket", listener.name());
     return false;
   }
   log_warning(
-      "{}: the socket's path was removed, and nobody can connect: restart the service manager's socket unit",
+      "{}: the socket's path was removed, so clients cannot connect: restart the service manager's socket "
+      "unit",
       listener.name());
   return true;
 }
@@ -121,7 +122,7 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
   if (!passed.empty())
     return fail(Errc::invalid,
                 "the service manager has passed {} socket(s) that no [[listen]] names: each ListenStream= "
-                "needs one with the same address",
+                "needs a [[listen]] with the same address",
                 passed.size());
   return {};
 }
@@ -233,7 +234,7 @@ class SupervisorProcess {
     for (pid_t pid : there) {
       Instant since = orphans_.try_emplace(pid, clock_.now()).first->second;
       if (clock_.now() - since < orphan_time) continue;
-      log_error("process {} was left by a server process that has ended, and is killed", pid);
+      log_error("killing process {}, which an ended server process has left", pid);
       (void)::kill(pid, SIGKILL);  // the PID cannot be reused before this process has waited for the child
     }
     if (!orphans_.empty()) orphans_due_ = clock_.now() + orphan_pause;
@@ -261,13 +262,13 @@ class SupervisorProcess {
   // An invalid message is not a sign of life: a process that sends nothing else is killed.
   static void tell_nonsense(Server& server, const Error& error) {
     if (!std::exchange(server.said_nonsense, true))
-      log_error("process {}, a server process, sends an invalid message: {}", server.pid, error.message);
+      log_error("server process {} sends an invalid message: {}", server.pid, error.message);
   }
 
   void hear(ServerId id, const ServerReady& ready) {
     const Server& server = servers_.at(id);
     if (ready.generation == server.setting->generation) return obey(supervisor_.ready(id, clock_.now()));
-    log_error("process {} is ready with generation {} of the configuration, and was started with {}",
+    log_error("server process {} is ready with generation {} of the configuration, but was started with {}",
               server.pid, ready.generation, server.setting->generation);
   }
   void hear(ServerId id, const ServerCrippled&) { supervisor_.needs_replacement(id, clock_.now()); }
@@ -289,12 +290,12 @@ class SupervisorProcess {
   }
 
   static void tell_unused(const signalfd_siginfo& info) {
-    log_info("{} from process {} changes nothing: SIGHUP reads the configuration again, SIGTERM stops",
+    log_info("{} from process {} ignored: SIGHUP reads the configuration again, SIGTERM stops",
              signal_name(static_cast<int>(info.ssi_signo)), info.ssi_pid);
   }
 
   void reload() {
-    if (supervisor_.stopping()) return log_info("SIGHUP changes nothing: lmtpd is being stopped");
+    if (supervisor_.stopping()) return log_info("SIGHUP ignored: lmtpd is being stopped");
     log_info("SIGHUP: reading the configuration again");
     reloading_ = true;
     tell_service_manager("RELOADING=1");
@@ -339,7 +340,7 @@ class SupervisorProcess {
     for (std::size_t i = 0; i < old.listeners.size(); ++i) {
       const ListenSettings& listen = old.config.listen[i];
       if (next && next->find(listen) == old.listeners[i]) continue;
-      if (next && !next->find(listen)) log_info("not listening on {} any more", listen.address);
+      if (next && !next->find(listen)) log_info("stopped listening on {}", listen.address);
       old.listeners[i]->close();
     }
   }
@@ -369,10 +370,9 @@ class SupervisorProcess {
     before_ = std::exchange(setting_, std::move(next));
     log_set_level(setting_->config.log_level);
     if (said_listening_ && setting_ != before_)
-      log_info("serving with the configuration in {} as it is now: generation {}", path_,
-               setting_->generation);
+      log_info("serving with the configuration in {}: generation {}", path_, setting_->generation);
     else if (said_listening_)
-      log_info("another process serves");
+      log_info("another server process serves");
     said_listening_ = true;
     tell_ready();
   }
@@ -414,7 +414,7 @@ class SupervisorProcess {
   static Status mend_listeners(Setting& setting) {
     for (std::size_t i = 0; i < setting.listeners.size(); ++i) {
       if (setting.listeners[i]->is_listening()) continue;
-      log_error("{}: a server process has shut down the socket, which is an error: it is opened again",
+      log_error("{}: a server process has shut down the socket, which is an error: opening it again",
                 setting.config.listen[i].address);
       setting.listeners[i]->close();
       TL_TRY_ASSIGN(ListenAddress address, to_listen_address(setting.config.listen[i]));

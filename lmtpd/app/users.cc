@@ -164,15 +164,15 @@ Status check_run_as_user(const User& user, const Config& config, const Identity&
   if (account_agrees(*ask, user.uid, user.gid, user.home)) return {};
   if (ask->home && !account_agrees({false, true}, user.uid, user.gid, user.home))
     return fail(Errc::invalid,
-                "users.home: the mail of {} would get 451: its home {} lies neither in the spool nor in the "
-                "home of the account with uid {}; name its "
-                "directory: delivery.homes = [\"{}\"]",
+                "users.home: the mail of {} would get 451: its home {} is neither in the spool nor in the "
+                "home of the account with uid {}; allow its directory: delivery.homes = [\"{}\"]",
                 user.name, user.home, user.uid,
                 user.home.substr(0, std::max<std::size_t>(user.home.rfind('/'), 1)));
-  return fail(Errc::invalid,
-              "users.gid: the mail of {} would get 451: gid {} is below delivery.gid_min ({}), and not the "
-              "group of the account with uid {}",
-              user.name, user.gid, config.spawner.run_as.gid_min, user.uid);
+  return fail(
+      Errc::invalid,
+      "users.gid: the mail of {} would get 451: gid {} is below delivery.gid_min ({}), and is not the "
+      "group of the account with uid {}",
+      user.name, user.gid, config.spawner.run_as.gid_min, user.uid);
 }
 
 }  // namespace
@@ -196,11 +196,11 @@ Status check_delivery_to(const User& user, const Config& config, const Identity&
   bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
   bool is_builtin = agent == "maildir";
   if (is_builtin && user.maildir.empty())
-    return fail(Errc::invalid,
-                "users.maildir: is missing, and every mail, such as that for {}, would get 451: {} is "
-                "\"maildir\", the "
-                "built-in agent, which writes there; add maildir = \"{}/Maildir\"",
-                user.name, agent_key, config.users.defaults.home);
+    return fail(
+        Errc::invalid,
+        "users.maildir: is missing, so every mail, such as for {}, would get 451: {} is \"maildir\", the "
+        "built-in agent, which writes there; add maildir = \"{}/Maildir\"",
+        user.name, agent_key, config.users.defaults.home);
   if (is_builtin && !own_ids)
     return fail(Errc::invalid,
                 "users.uid: the mail of {} belongs to {}:{}, but the built-in agent writes as lmtpd's own "
@@ -208,11 +208,11 @@ Status check_delivery_to(const User& user, const Config& config, const Identity&
                 "every mail would get 451; make users.uid and users.gid that user, or name an external agent",
                 user.name, user.uid, user.gid, identity.uid, identity.gid);
   if (!is_builtin && !own_ids && !by_root)
-    return fail(Errc::invalid,
-                "users.uid: only root can run agents as {}:{}, whom the mail of {} belongs to; start lmtpd "
-                "as root, and "
-                "name its own user with user = \"...\"",
-                user.uid, user.gid, user.name);
+    return fail(
+        Errc::invalid,
+        "users.uid: only root can run agents as {}:{}, the owner of the mail of {}; start lmtpd as root, "
+        "and set its own user with user = \"...\"",
+        user.uid, user.gid, user.name);
   if (!is_builtin) TL_TRY(check_run_as_user(user, config, identity));
   auto spec = std::find_if(config.agents.begin(), config.agents.end(),
                            [&](const auto& a) { return a.name == agent; });
@@ -260,7 +260,7 @@ int print_outcome(const User& user, const Status& deliverable, std::ostream& out
     return write_line(out, "mail", "deferred, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
   if (!deliverable)
     return write_line(out, "mail", "deferred, 451: " + deliverable.error().message), EX_TEMPFAIL;
-  write_line(out, "mail", "taken");
+  write_line(out, "mail", "accepted");
   return 0;
 }
 
@@ -340,7 +340,7 @@ int show_user(const std::string& config_path, const std::string& address, std::o
     write_line(out, "looked up",
                fmt::format("{} in {}: {}", step.key, describe_users(asked->config.users), step.found));
   if (!found) return write_line(out, "mail", "deferred, 451: " + found.error().message), EX_TEMPFAIL;
-  if (!*found) return write_line(out, "mail", "refused, 550 5.1.1: there is no such user"), EX_NOUSER;
+  if (!*found) return write_line(out, "mail", "refused, 550 5.1.1: no such user"), EX_NOUSER;
   Status deliverable = check_delivery_to((*found)->user, asked->config, asked->identity, asked->by_root);
   return print_user(**found, asked->request, asked->config, deliverable, out);
 }

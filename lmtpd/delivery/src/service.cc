@@ -102,14 +102,15 @@ Result<std::unique_ptr<DeliveryService>> DeliveryService::create(DeliveryConfig 
                 "the default agent \"{}\" is neither \"maildir\" nor one of the [agent.*] sections",
                 config.default_agent);
   if (config.per_user_max == 0)
-    return fail(Errc::invalid, "the limit of deliveries per user must be above 0");
+    return fail(Errc::invalid, "the limit of deliveries per user must be at least 1");
   config.maildir.hostname = config.hostname;
   config.external.hostname = config.hostname;
   static OsFileOps os_ops;
   FileOps& used = ops ? *ops : os_ops;
   TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.spool, used));
   if (!config.spool.volume)
-    log_warning("the spool {} is used without a marker: that it is mounted is not checked", spool->root());
+    log_warning("the spool {} has no marker configured: lmtpd cannot check whether it is mounted",
+                spool->root());
   return std::unique_ptr<DeliveryService>(
       new DeliveryService(std::make_unique<Impl>(std::move(config), spawner, clock, used, std::move(spool))));
 }

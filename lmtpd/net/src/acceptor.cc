@@ -67,9 +67,7 @@ void Acceptor::accept_all() {
         ::accept4(listener_.fd(), reinterpret_cast<sockaddr*>(&peer), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EINVAL)
-        return log_info("{}: no connections come from there any more: the socket was shut down",
-                        listener_.name());
+      if (errno == EINVAL) return log_info("{}: listener closed: the socket was shut down", listener_.name());
       if (errno != EAGAIN) return pause(errno);
       return wait();
     }
@@ -94,7 +92,7 @@ void Acceptor::take(Fd socket, const sockaddr_storage& peer) {
   } catch (const std::exception& e) {
     hub.connections.fetch_sub(1, std::memory_order_relaxed);
     hub.failures.put(LogLevel::error, hub.clock.now(),
-                     fmt::format("{}: a connection is dropped: {}", listener_.name(), e.what()));
+                     fmt::format("{}: connection dropped: {}", listener_.name(), e.what()));
   }
 }
 
@@ -108,8 +106,10 @@ void Acceptor::refuse(const Fd& socket) const {
 void Acceptor::pause(int error) {
   AcceptPauses::Pause pause = pauses_.failed(loop_.hub().clock.now());
   if (pause.say)
-    log_error("{}: no connection is taken: {}; {} tries have failed so; new connections wait in the backlog",
-              listener_.name(), std::strerror(error), pause.failures);
+    log_error(
+        "{}: cannot accept connections: {}; {} failures since the last success; new connections wait in the "
+        "backlog",
+        listener_.name(), std::strerror(error), pause.failures);
   retry_in(pause.time);
 }
 
@@ -122,7 +122,7 @@ void Acceptor::retry_in(Duration time) {
 
 void Acceptor::resumed() {
   if (auto over = pauses_.succeeded(loop_.hub().clock.now()))
-    log_info("{}: connections are taken again, after {} ms", listener_.name(),
+    log_info("{}: accepting connections again after {} ms", listener_.name(),
              std::chrono::duration_cast<std::chrono::milliseconds>(*over).count());
 }
 

@@ -58,7 +58,7 @@ Status BodyStore::write_to_file(int file, std::string_view bytes) {
 
 Result<Fd> make_unlinked_file(const std::string& directory) {
   Fd file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!file) return fail_errno(errno, "{}: no file for a large message", directory);
+  if (!file) return fail_errno(errno, "{}: cannot create a file for a large message", directory);
   return file;
 }
 

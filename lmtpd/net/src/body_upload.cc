@@ -27,7 +27,7 @@ BodyUpload::Next BodyUpload::append(std::span<const ByteSpan> pieces) {
 
 BodyUpload::Next BodyUpload::written(std::shared_ptr<BodyStore> store, const Status& kept) {
   Away* away = std::get_if<Away>(&state_);
-  if (!away) return fail(Errc::internal, "a part of a message was written that nobody has asked for");
+  if (!away) return fail(Errc::internal, "a write has ended that was not started");
   if (!kept) return lose(kept.error());
   if (!away->waiting.empty()) return BodyWrite{std::move(store), std::exchange(away->waiting, {})};
   state_ = Here{std::move(store)};

@@ -56,8 +56,7 @@ class CommandReader {
     ended,
   };
   void step(State from, State to) {
-    if (std::exchange(state_, to) != from)
-      throw std::logic_error("a step of the input that its state does not have");
+    if (std::exchange(state_, to) != from) throw std::logic_error("illegal transition of the input's state");
   }
   State state_ = State::idle;
 };

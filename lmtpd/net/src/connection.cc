@@ -46,7 +46,7 @@ Connection::Connection(Loop& loop, NewConnection fresh)
   if (!error)
     wire_.attach(fresh.socket.release());
   else
-    log_error("a connection is dropped: the event loop does not take its socket: {}", error.message());
+    log_error("connection dropped: the event loop refused its socket: {}", error.message());
 }
 
 void Connection::start() {

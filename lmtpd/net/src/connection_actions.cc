@@ -141,7 +141,7 @@ std::shared_ptr<Transaction> Connection::deliver(BodyUpload::Whole whole) {
   queue_timer_.async_wait([transaction](const boost::system::error_code& cancelled) {
     if (!cancelled)
       transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
-                                   "they waited for limits.queue_time", Transaction::Begun::goes_on);
+                                   "they waited longer than limits.queue_time", Transaction::Begun::goes_on);
   });
   return transaction;
 }
@@ -159,8 +159,8 @@ void Connection::give_up(Transaction& transaction) const {
     transaction.give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped",
                                 Transaction::Begun::cut_short);
   else
-    transaction.give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left",
-                                Transaction::Begun::cut_short);
+    transaction.give_up_waiting({451, "4.3.0", "Not delivered: the client has disconnected"},
+                                "the client has disconnected", Transaction::Begun::cut_short);
 }
 
 void Connection::give_up_deliveries() {

@@ -57,7 +57,7 @@ void Connection::go_on_with_input() {
 // text that arrives later makes the handshake fail.
 void Connection::begin_tls() {
   if (Status begun = wire_.start_tls(hub_.config.tls); !begun) {
-    log_error("a connection is dropped: {}", begun.error().message);
+    log_error("connection dropped: {}", begun.error().message);
     return close();
   }
   go_on_with_handshake();

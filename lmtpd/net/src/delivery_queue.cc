@@ -182,16 +182,15 @@ void DeliveryQueue::ended(const Turn& turn) {
 std::string DeliveryQueue::hindrance(const Group& group, const Item& item) const {
   if (!anyone_has_room(item)) {
     const std::string& user = item.delivery.users[item.left.front()];
-    return fmt::format("{} has {} under way (limits.deliveries_per_user)", user, users_.at(user).taken);
+    return fmt::format("{} has {} in flight (limits.deliveries_per_user)", user, users_.at(user).taken);
   }
   if (group.taken >= group.most)
-    return fmt::format("{} has {} under way, as many as it may have at once", item.delivery.shared.name,
-                       group.taken);
+    return fmt::format("{} has {} in flight, which is its limit", item.delivery.shared.name, group.taken);
   if (group.pool && group.pool->taken >= group.pool->most)
-    return fmt::format("all {} together have {} under way (delivery.runs)", item.delivery.shared.pool,
+    return fmt::format("all {} together have {} in flight (delivery.runs)", item.delivery.shared.pool,
                        group.pool->taken);
   if (std::uint32_t taken = owners_.at(item.delivery.owner).taken; taken >= per_owner_max_)
-    return fmt::format("{} of the same message are under way (limits.deliveries_per_transaction)", taken);
+    return fmt::format("{} of the same message are in flight (limits.deliveries_per_transaction)", taken);
   if (running_ >= deliveries_max_)
     return fmt::format("all {} threads are busy (limits.deliveries)", running_);
   return {};

@@ -7,12 +7,12 @@ namespace twinloft::lmtpd {
 
 IncomingMessage::Receiving& IncomingMessage::receiving() {
   if (auto* now = std::get_if<Receiving>(&state_)) return *now;
-  throw std::logic_error("a step of a message that has not begun");
+  throw std::logic_error("an action for a message that has not begun");
 }
 
 void IncomingMessage::begin(std::shared_ptr<BodyStore> store) {
   if (!std::holds_alternative<None>(state_))
-    throw std::logic_error("a message begins while another is under way");
+    throw std::logic_error("a message begins while another message is open");
   state_ = Receiving{std::make_shared<BodyUpload>(std::move(store))};
 }
 

@@ -83,7 +83,8 @@ Status clear_stale(const std::string& path, const sockaddr_un& address) {
   int connected = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if (connected == 0 || errno == EAGAIN)
     return fail(Errc::unavailable, "another server answers at {}: stop it, or choose another path", path);
-  if (errno != ECONNREFUSED) return fail_errno(errno, "{}: whether a server is there cannot be told", path);
+  if (errno != ECONNREFUSED)
+    return fail_errno(errno, "{}: cannot find out whether a server listens there", path);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "{}: cannot be removed", path);
   return {};
 }
@@ -101,7 +102,8 @@ Result<Fd> lock_directory_of(const std::string& path) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return fail(Errc::unavailable,
-              "{}: another program holds a lock on this directory: no socket is made in it", directory);
+              "{}: another program holds a lock on this directory: no socket can be created in it",
+              directory);
 }
 
 }  // namespace
@@ -165,7 +167,7 @@ Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, st
 
 Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
   if (address.port == smtp_port)
-    return fail(Errc::invalid, "{}: port 25 is SMTP's, and LMTP is never spoken there (RFC 2033)",
+    return fail(Errc::invalid, "{}: port 25 is reserved for SMTP: use another port for LMTP (RFC 2033)",
                 address.name);
   TcpAddress to;
   TL_TRY(make_tcp_address(address, to));

@@ -38,9 +38,10 @@ Status Networks::add(const std::string& word) {
   Network out{host.find(':') == std::string::npos ? AF_INET : AF_INET6, {}, 0};
   unsigned bits = out.family == AF_INET ? 32 : 128;
   if (::inet_pton(out.family, host.c_str(), out.address.data()) != 1)
-    return fail(Errc::invalid,
-                "\"{}\" is no network: expected \"192.0.2.0/24\", \"2001:db8::/32\", an address, or \"unix\"",
-                word);
+    return fail(
+        Errc::invalid,
+        "\"{}\" is not a network: expected \"192.0.2.0/24\", \"2001:db8::/32\", an address, or \"unix\"",
+        word);
   out.prefix = bits;
   if (slash != std::string::npos) {
     std::string_view prefix = std::string_view(word).substr(slash + 1);
@@ -51,7 +52,7 @@ Status Networks::add(const std::string& word) {
   unmap(out, bits);
   for (unsigned at = out.prefix; at < bits; ++at)
     if (bit(out.address, at))
-      return fail(Errc::invalid, "\"{}\": the address has bits behind its prefix of {}", word, out.prefix);
+      return fail(Errc::invalid, "\"{}\": the address has bits set after its prefix of {}", word, out.prefix);
   networks_.push_back(out);
   return {};
 }

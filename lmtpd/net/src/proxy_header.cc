@@ -77,7 +77,7 @@ sockaddr_storage inet6_source(ByteSpan address) {
 Result<std::optional<ProxyHeader>> decode_proxy_header(ByteSpan in) {
   std::size_t known = std::min(in.size(), signature.size());
   if (as_text(in.first(known)) != signature.substr(0, known))
-    return fail(Errc::invalid, "no PROXY protocol, version 2, from an address that [[listen]] proxy names");
+    return fail(Errc::invalid, "no PROXY header of version 2, but [[listen]] proxy names this address");
   if (in.size() < fixed_bytes) return std::nullopt;
   unsigned version = byte_at(in, 12) >> 4, command = byte_at(in, 12) & 0xf, family = byte_at(in, 13) >> 4,
            transport = byte_at(in, 13) & 0xf;
@@ -85,7 +85,7 @@ Result<std::optional<ProxyHeader>> decode_proxy_header(ByteSpan in) {
   if (version != version_2 || command > command_proxy)
     return fail(Errc::invalid, "a PROXY header of version {}, command {}", version, command);
   if (fixed_bytes + rest > proxy_header_bytes_max)
-    return fail(Errc::invalid, "a PROXY header of {} bytes; {} are taken", fixed_bytes + rest,
+    return fail(Errc::invalid, "a PROXY header of {} bytes; at most {} are accepted", fixed_bytes + rest,
                 proxy_header_bytes_max);
   if (in.size() < fixed_bytes + rest) return std::nullopt;
   ByteSpan header = in.first(fixed_bytes + rest), address = header.subspan(fixed_bytes);

@@ -36,9 +36,9 @@ MailboxState state_of(Mailboxes& mailboxes, const MailboxQuestion& question) {
     return mailboxes.look(question.user, question.detail, question.size);
   } catch (const std::exception& e) {
     MemoryPatience patient;
-    log_error("{}: whether mail would be refused: {}", question.user.name, e.what());
+    log_error("{}: mailbox check failed: {}", question.user.name, e.what());
   } catch (...) {
-    log_error("{}: whether mail would be refused: unknown exception", question.user.name);
+    log_error("{}: mailbox check failed: unknown exception", question.user.name);
   }
   return {};
 }

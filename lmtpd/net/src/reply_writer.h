@@ -60,8 +60,7 @@ class ReplyWriter {
     waiting,  // the event loop calls back when there is room
   };
   void step(State from, State to) {
-    if (std::exchange(state_, to) != from)
-      throw std::logic_error("a step of the output that its state does not have");
+    if (std::exchange(state_, to) != from) throw std::logic_error("illegal transition of the output's state");
   }
   void clear() {
     bytes_.clear();

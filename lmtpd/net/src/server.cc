@@ -102,9 +102,9 @@ void run_loop(boost::asio::io_context& io) {
       io.run();
       return;
     } catch (const std::exception& e) {
-      log_error("an event loop goes on after an internal error: {}", e.what());
+      log_error("an event loop continues after an internal error: {}", e.what());
     } catch (...) {
-      log_error("an event loop goes on after an internal error");
+      log_error("an event loop continues after an internal error");
     }
 }
 

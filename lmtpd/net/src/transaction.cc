@@ -97,9 +97,8 @@ Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
   reply = as_sure_as(recipient.user, std::move(reply));
   if (reply.code != code)
     log_warning(
-        "{}: {}: the client gets {} and not {}, since the user database gives no answer, and what it has "
-        "said "
-        "before has led to this refusal",
+        "{}: {}: reply {} instead of {}: the refusal rests on a stale row, and the user database does not "
+        "answer",
         envelope_->id, recipient.text, reply.code, code);
   return reply;
 }

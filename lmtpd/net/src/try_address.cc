@@ -23,7 +23,7 @@ Result<AddressState> try_unix(const std::string& path) {
   if (::stat(directory.c_str(), &about) != 0)
     return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
   if (!S_ISDIR(about.st_mode))
-    return fail(Errc::invalid, "{}, the directory of the socket {}, is none", directory, path);
+    return fail(Errc::invalid, "{}, the directory of the socket {}, is not a directory", directory, path);
   if (::lstat(path.c_str(), &about) != 0) return AddressState::free;
   if (!S_ISSOCK(about.st_mode))
     return fail(Errc::conflict, "{} exists and is not a socket: choose another path, or remove it", path);
@@ -72,7 +72,7 @@ Result<sockaddr_in6> ipv6_address(const ListenAddress& address) {
   out.sin6_port = htons(address.port);
   std::size_t percent = std::min(address.host.find('%'), address.host.size());
   if (::inet_pton(AF_INET6, address.host.substr(0, percent).c_str(), &out.sin6_addr) != 1)
-    return fail(Errc::invalid, "{}: {} is no numeric address", address.name, address.host);
+    return fail(Errc::invalid, "{}: {} is not a numeric address", address.name, address.host);
   if (percent == address.host.size()) return out;
   std::string interface = address.host.substr(percent + 1);
   out.sin6_scope_id = ::if_nametoindex(interface.c_str());

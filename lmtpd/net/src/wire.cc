@@ -14,7 +14,7 @@ namespace {
 
 std::string what_failed(const SSL* tls) {
   if (long code = SSL_get_verify_result(tls); code == X509_V_ERR_APPLICATION_VERIFICATION)
-    return "the client's certificate has no name of tls.client_subjects";
+    return "the client's certificate has no name listed in tls.client_subjects";
   else if (code != X509_V_OK)
     return fmt::format("the client's certificate: {}", X509_verify_cert_error_string(code));
   const char* reason = ERR_reason_error_string(ERR_peek_last_error());

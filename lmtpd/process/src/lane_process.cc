@@ -75,7 +75,7 @@ Status decode_opened(ByteSpan packet) {
   auto code = in.get<std::uint8_t>();
   auto message = in.get_text(lane_packet_bytes_max);
   if (!message || code > static_cast<std::uint8_t>(Errc::internal))
-    return fail(Errc::invalid, "what it says cannot be read");
+    return fail(Errc::invalid, "the first message of the new process is invalid");
   return std::unexpected(Error{static_cast<Errc>(code), std::string(*message), 0});
 }
 
@@ -248,7 +248,7 @@ Status LaneProcess::check_lanes() {
     const auto now = Steady::now();
     if (group.late.size() < group.left || group.left == 0) group.answered = now;
     if (now - group.answered > lanes_wait_)
-      return fail(Errc::timeout, "{} has answered nothing for {} s", what_,
+      return fail(Errc::timeout, "{} has not answered for {} s", what_,
                   std::chrono::floor<std::chrono::seconds>(now - group.answered).count());
   }
   return {};
@@ -313,8 +313,7 @@ Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request,
   lane.state = Lane::State::usable;
   if (answer->lost_descriptor)
     return fail_errno(
-        EMFILE,
-        "no descriptor is left here for what {} has opened, raise the limit of open files (LimitNOFILE)",
+        EMFILE, "no free descriptor for the connection of {}: raise the limit of open files (LimitNOFILE)",
         what_);
   return std::move(*answer);
 }

@@ -17,8 +17,8 @@ namespace twinloft::lmtpd {
 Status check_answered(int error, const std::string& text, const char* key) {
   for (int passes : {EAGAIN, EIO, EINTR, EMFILE, ENFILE, ENOMEM, ETIMEDOUT, ECONNREFUSED})
     if (error == passes)
-      return fail(Errc::unavailable, "{}: the machine's accounts cannot be asked for \"{}\" now: {}", key,
-                  text, std::strerror(error));
+      return fail(Errc::unavailable, "{}: look-up of \"{}\" in the machine's accounts failed: {}", key, text,
+                  std::strerror(error));
   return {};
 }
 
@@ -82,8 +82,8 @@ Result<Identity> find_identity(const std::string& user, const std::string& group
   if (out.uid == 0 || out.gid == 0)
     return fail(
         Errc::denied,
-        "mail is never delivered as root or group root: name the mail's owner with user = \"vmail\" (and "
-        "group, where the user has no entry of its own)");
+        "mail is never delivered as root or group root: set the owner of the mail, such as user = \"vmail\" "
+        "(and group, if the user has no account entry)");
   return out;
 }
 
@@ -104,7 +104,7 @@ Status drop_privileges(const Identity& identity) {
   TL_TRY(drop_capabilities(false));
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "PR_SET_NO_NEW_PRIVS");
   if (::setuid(0) == 0 || ::geteuid() == 0)
-    return fail(Errc::internal, "privileges could be taken back after they were dropped");
+    return fail(Errc::internal, "root privileges could be regained after they were dropped");
   return {};
 }
 

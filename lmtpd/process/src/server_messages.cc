@@ -68,7 +68,7 @@ Result<std::optional<Messages>> decode_payload(std::uint8_t type, Reader& in) {
     if (type != type_of<Message>) return decode_payload<Messages, at + 1>(type, in);
     Message message;
     get_fields(in, message);
-    if (!in.ok()) return fail(Errc::invalid, "the payload of a message of type {} is cut", type);
+    if (!in.ok()) return fail(Errc::invalid, "the payload of a message of type {} is too short", type);
     return Messages(message);
   }
 }
@@ -84,7 +84,8 @@ Result<std::optional<Messages>> decode(ByteSpan packet) {
   if (!in.ok()) return fail(Errc::invalid, "a message of {} bytes", packet.size());
   if (its_version != version) return fail(Errc::invalid, "a message of version {}", its_version);
   if (length != in.remaining())
-    return fail(Errc::invalid, "a message with {} bytes of payload, which says {}", in.remaining(), length);
+    return fail(Errc::invalid, "a message with {} bytes of payload, but its header says {}", in.remaining(),
+                length);
   return decode_payload<Messages>(type, in);
 }
 

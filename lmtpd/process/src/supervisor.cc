@@ -120,7 +120,7 @@ Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
     return out;
   }
   out.errors.push_back(fmt::format(
-      "the server process has ended {}: another one is started; clients of deliveries in flight got no 250",
+      "the server process has ended {}: starting a new one; clients of deliveries in flight got no 250",
       describe(ending)));
   if (!any(Phase::starting)) restart_later(now);
   return out;
@@ -140,10 +140,10 @@ Orders Supervisor::start_failed(Ending ending, Instant now) {
   if (serving == servers_.end() || serving->second.crippled) {
     restart_later(now);
     out.errors.push_back(
-        fmt::format("another server process could not be started (it ended {}): again in {} s",
+        fmt::format("a new server process failed to start (it ended {}): next attempt in {} s",
                     describe(ending), pause_ / std::chrono::seconds(1)));
   } else {
-    out.errors.push_back("reload: refused; the configuration stays as it was");
+    out.errors.push_back("reload: refused; keeping the previous configuration");
   }
   if (again) out.start = start(true, now + start_patience).start;
   return out;
@@ -201,7 +201,7 @@ Orders Supervisor::tick(Instant now) {
       out.errors.push_back(server.phase == Phase::starting
                                ? fmt::format("a server process was not ready after {} s, and is killed",
                                              start_patience / std::chrono::seconds(1))
-                               : "a server process does not do what it was told, and is killed");
+                               : "a server process has not executed a command in time, and is killed");
       server.kill_at = now + patience;
     }
   if (restart_at_ && now >= *restart_at_) out.start = start(false, now + start_patience).start;

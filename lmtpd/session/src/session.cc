@@ -148,7 +148,8 @@ void Session::execute(std::string_view line) {
       tell_refusal(is_mail(line) ? Refused::What::sender : Refused::What::recipient, line, command.error());
     bad(command.error());
     // Data and commands that follow cannot be told apart, so the connection closes.
-    if (is_bdat(line)) close_with(421, "4.5.4", "BDAT without a size: its data cannot be told from commands");
+    if (is_bdat(line))
+      close_with(421, "4.5.4", "BDAT without a valid size: cannot separate its data from commands");
     return;
   }
   std::visit(
@@ -238,7 +239,7 @@ Reply Session::too_large() const {
 
 // RFC 3030 section 2: chunks follow one another until the last, or RSET.
 Reply Session::chunks_first() {
-  return make_reply(503, "5.5.1", "A message in chunks is under way: BDAT, or RSET");
+  return make_reply(503, "5.5.1", "A message in chunks is open: send BDAT or RSET");
 }
 void Session::within_chunks() {
   bad(chunks_first());
@@ -411,7 +412,7 @@ void Session::tls_started(std::string how) {
 
 // XCLIENT starts a new session for another client.
 void Session::on(const Xclient& c) {
-  if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XCLIENT is not for this client"));
+  if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XCLIENT is not allowed for this client"));
   if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: XCLIENT comes before MAIL"));
   if (c.address) said_.address = c.address->empty() ? std::nullopt : c.address;
   if (c.name) said_.client_name = *c.name;
@@ -422,7 +423,7 @@ void Session::on(const Xclient& c) {
 }
 
 void Session::on(const Xforward& c) {
-  if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XFORWARD is not for this client"));
+  if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XFORWARD is not allowed for this client"));
   if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: XFORWARD comes before MAIL"));
   for (auto [from, to] : {std::pair(&c.name, &said_.origin.name),
                           {&c.address, &said_.origin.address},
@@ -445,7 +446,7 @@ void Session::on(const Help&) {
   reply(214, "2.0.0", "LHLO MAIL RCPT DATA BDAT RSET NOOP VRFY QUIT; see RFC 2033");
 }
 void Session::on(const Vrfy&) {
-  reply(252, "2.5.0", "Send some mail: RCPT tells whether a recipient exists");
+  reply(252, "2.5.0", "Cannot verify here: RCPT shows whether a recipient exists");
 }
 void Session::on(const Quit&) {
   close_with(221, "2.0.0", "Bye");

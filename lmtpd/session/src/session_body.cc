@@ -85,9 +85,9 @@ void Session::chunk_complete() {
   }
   if (chunk.command.last) return message_complete();
   Message& message = *transaction_->message;
-  if (!message.refusal) return reply(250, "2.0.0", "Chunk taken");
+  if (!message.refusal) return reply(250, "2.0.0", "Chunk accepted");
   if (std::exchange(message.refusal_told, true))
-    return reply(503, "5.5.1", "A chunk before this one was refused: RSET");
+    return reply(503, "5.5.1", "An earlier chunk was refused: send RSET");
   reply(*message.refusal);
 }
 

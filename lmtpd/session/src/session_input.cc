@@ -101,7 +101,7 @@ bool Session::refuse_line(ByteSpan& input, std::string_view why) {
   skipped_line_ = SkippedLine{};
   bool bdat = is_bdat(as_text(input.first(std::min(input.size(), command_line_bytes_max))));
   bad(make_reply(500, "5.5.2", why));
-  if (bdat) close_with(421, "4.5.4", "A BDAT that cannot be read: its data cannot be told from commands");
+  if (bdat) close_with(421, "4.5.4", "Invalid BDAT: cannot separate its data from commands");
   return !is<Closed>() && skip_line(input);
 }
 

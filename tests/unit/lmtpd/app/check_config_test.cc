@@ -91,16 +91,16 @@ TEST_F(CheckConfigTest, RowsOfAPasswdFileAreReviewed) {
        {"3 of 4 lines are refused, and mail to their users gets 451",
         "/users:2: user bob@example.org: column \"uid\" is 0",
         "/users:4: user eve@example.org: mail=", "LAYOUT=fs", "/users:5: maildir: every mail would get 451",
-        "1 of 4 lines have fields that lmtpd does not know, and ignores (userdb_new_thing)"})
+        "1 of 4 lines have unknown fields, which lmtpd ignores (userdb_new_thing)"})
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
 }
 
 TEST_F(CheckConfigTest, AMaildirThatIsTheHomeGetsNoNewFolders) {
   const std::string create = "[maildir]\ndetail_folders = \"create\"\n";
   EXPECT_EQ(check(static_users("maildir = \"~\"\n"), create), 0) << err_;
-  EXPECT_NE(err_.find("warning: maildir.detail_folders: no folder is made"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("warning: maildir.detail_folders: no folders are created"), std::string::npos) << err_;
   EXPECT_EQ(check(static_users(maildir()), create), 0) << err_;
-  EXPECT_EQ(err_.find("no folder is made"), std::string::npos) << err_;
+  EXPECT_EQ(err_.find("no folders are created"), std::string::npos) << err_;
 }
 
 TEST_F(CheckConfigTest, AGoodOneIsOk) {
@@ -110,10 +110,10 @@ TEST_F(CheckConfigTest, AGoodOneIsOk) {
 
 TEST_F(CheckConfigTest, StaticUsersOfTheBuiltInAgentNeedAMaildir) {
   EXPECT_EQ(check(static_users("")), 78);
-  EXPECT_TRUE(says("users.maildir: is missing, and every mail, such as that for user@example.org")) << err_;
+  EXPECT_TRUE(says("users.maildir: is missing, so every mail, such as for user@example.org")) << err_;
   EXPECT_NE(err_.find("delivery.agent is \"maildir\""), std::string::npos) << err_;
   EXPECT_EQ(check(static_users("agent = \"maildir\"\nusers = [\"ann\"]\ndomains = [\"d.example\"]")), 78);
-  EXPECT_TRUE(says("users.maildir: is missing, and every mail, such as that for ann@d.example")) << err_;
+  EXPECT_TRUE(says("users.maildir: is missing, so every mail, such as for ann@d.example")) << err_;
   EXPECT_NE(err_.find("users.agent is"), std::string::npos) << err_;
 }
 
@@ -218,7 +218,7 @@ TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
   std::string before = name_of_this_process();
   ASSERT_EQ(::prctl(PR_SET_NAME, "lmtpd"), 0);
   EXPECT_EQ(check(static_users(maildir()), both), 0) << err_;
-  EXPECT_NE(err_.find("note: listen.address: something listens at " + at_port), std::string::npos) << err_;
+  EXPECT_NE(err_.find("note: listen.address: a server listens at " + at_port), std::string::npos) << err_;
   (void)::prctl(PR_SET_NAME, before.c_str());
 }
 
@@ -246,8 +246,8 @@ TEST_F(CheckConfigTest, AMissingUserHidesNothingElse) {
 
 TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
   constexpr const char* told =
-      "warning: limits.connections (1000) and limits.deliveries (64) may need 2512 open files, and this "
-      "process may have 2000";
+      "warning: limits.connections (1000) and limits.deliveries (64) may need 2512 open files, but "
+      "this process may have only 2000";
   pid_t child = ::fork();  // the child lowers its hard limit permanently
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -270,7 +270,7 @@ TEST_F(CheckConfigTest, AccountsThatCannotBeReadAreNotMissing) {
     Status answered = check_answered(error, "vmail", "user");
     ASSERT_FALSE(answered);
     EXPECT_EQ(answered.error().code, Errc::unavailable);
-    EXPECT_EQ(answered.error().message.find("user: the machine's accounts cannot be asked for \"vmail\" now"),
+    EXPECT_EQ(answered.error().message.find("user: look-up of \"vmail\" in the machine's accounts failed"),
               0u);
   }
   for (int error : {0, ENOENT, ESRCH, EBADF, EPERM})

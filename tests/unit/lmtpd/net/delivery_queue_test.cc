@@ -141,11 +141,11 @@ TEST_F(DeliveryQueueTest, SaysWhichLimitADeliveryWaitsFor) {
   queue.push(delivery(4, {"dora"}, 1, {"agent y", 2, "agents", 2}));
   queue.push(delivery(0, {"eve"}, 1));
   EXPECT_EQ(begin(queue), Names());
-  EXPECT_EQ(queue.hindrance(&messages_[2]), "ann has 1 under way (limits.deliveries_per_user)");
-  EXPECT_EQ(queue.hindrance(&messages_[3]), "agent x has 1 under way, as many as it may have at once");
-  EXPECT_EQ(queue.hindrance(&messages_[4]), "all agents together have 2 under way (delivery.runs)");
+  EXPECT_EQ(queue.hindrance(&messages_[2]), "ann has 1 in flight (limits.deliveries_per_user)");
+  EXPECT_EQ(queue.hindrance(&messages_[3]), "agent x has 1 in flight, which is its limit");
+  EXPECT_EQ(queue.hindrance(&messages_[4]), "all agents together have 2 in flight (delivery.runs)");
   EXPECT_EQ(queue.hindrance(&messages_[0]),
-            "2 of the same message are under way (limits.deliveries_per_transaction)");
+            "2 of the same message are in flight (limits.deliveries_per_transaction)");
   for (const char* user : {"f", "g", "h"}) queue.push(delivery(5, {user}));
   queue.push(delivery(6, {"i"}));
   begin(queue);

@@ -84,8 +84,7 @@ TEST_F(LanesTest, WhereNoDescriptorIsLeftThatIsSaid) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   std::string said = ask("file", 0);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_NE(said.find("no descriptor is left here for what the process has opened"), std::string::npos)
-      << said;
+  EXPECT_NE(said.find("no free descriptor for the connection of the process"), std::string::npos) << said;
   EXPECT_EQ(ask("file", 0), "file") << "the lane is usable again";
 }
 
@@ -121,7 +120,7 @@ TEST_F(LanesTest, AProcessThatHangsIsFoundOut) {
 // The process is alive, but a library without a time limit has taken every lane.
 TEST_F(LanesTest, AGroupWithoutAnyAnswerIsFoundOut) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
-  EXPECT_EQ(beats(400).substr(0, 33), "the process has answered nothing ");
+  EXPECT_EQ(beats(400).substr(0, 33), "the process has not answered for ");
   open_gate(2);
   EXPECT_EQ(ask("a", 0), "a");
   EXPECT_EQ(beats(20), "alive") << "the process continues";
