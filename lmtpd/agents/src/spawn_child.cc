@@ -41,7 +41,7 @@ enum class Step : std::uint32_t {
 constexpr const char* step_names[] = {
     "setsid",
     "descriptors",
-    "home or group (the home lies neither in the spool nor in delivery.homes nor in the account's own, or "
+    "home or group (the home is neither in the spool nor in delivery.homes nor in the account's own, or "
     "the group is not the account's)",
     "resource limits",
     "group",
@@ -55,7 +55,8 @@ constexpr const char* step_names[] = {
     "noexec",
     "the program is not a file",
     "the program is neither one of this machine nor a script whose first line names an interpreter",
-    "the program: its user has as many processes as agent.NAME.rlimits.processes, or the machine, allows"};
+    "the program: its user has the maximum number of processes (agent.NAME.rlimits.processes, or the "
+    "machine's)"};
 
 // Finds the reason of an error of execve(2) that its errno does not show.
 Step failed_exec(const char* program, int error) {

@@ -205,7 +205,7 @@ Result<AskAccount> SpawnServer::check_identity(const RunRequest& request, int me
   TL_TRY_ASSIGN(AskAccount ask, check_run_as(options_.run_as, request.uid, request.gid, request.home));
   if (!is_root_ && (request.uid != ::geteuid() || request.gid != ::getegid()))
     return fail(Errc::denied,
-                "the spawner does not run as root, and so cannot run an agent as {}:{}; it can as {}:{}",
+                "the spawner does not run as root: it can run agents only as {2}:{3}, not as {0}:{1}",
                 request.uid, request.gid, ::geteuid(), ::getegid());
   struct stat about{};
   if (message < 0 || ::fstat(message, &about) != 0 || !S_ISREG(about.st_mode))

@@ -80,7 +80,7 @@ Result<RunRequest> decode_request(ByteSpan packet) {
     TL_TRY_ASSIGN(std::string value, get_text(in, "macro value", value_bytes_max));
     request.values.emplace_back(std::move(name), std::move(value));
   }
-  if (!in.ok() || in.remaining() != 0) return fail(Errc::invalid, "the request is cut or has a tail");
+  if (!in.ok() || in.remaining() != 0) return fail(Errc::invalid, "the request is too short or too long");
   return request;
 }
 
@@ -114,7 +114,7 @@ Result<RunResult> decode_result(ByteSpan packet) {
   RunResult result;
   result.value = static_cast<int>(in.get<std::uint32_t>());
   if (!in.ok() || end > static_cast<std::uint32_t>(RunResult::End::lost))
-    return fail(Errc::corrupt, "a cut result");
+    return fail(Errc::corrupt, "the result is too short");
   result.end = static_cast<RunResult::End>(end);
   result.output = as_text(in.get_bytes(in.remaining()));
   return result;

@@ -220,7 +220,7 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   if (n <= 0) return report_lost("no result");
   answer.resize(static_cast<std::size_t>(n));
   auto result = decode_result(answer);
-  if (!result) return report_lost("a result that cannot be read");
+  if (!result) return report_lost("an invalid result");
   return *result;
 }
 

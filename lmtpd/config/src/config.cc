@@ -76,8 +76,7 @@ std::string parse_address(const std::string& text, ListenSettings& out) {
   auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
   if (code != std::errc() || end != port.data() + port.size() || out.port == 0)
     return "expected a port from 1 to 65535 after the colon";
-  if (out.port == smtp_port)
-    return "port 25 is SMTP's; LMTP is never spoken there (RFC 2033): use 24 or 2400";
+  if (out.port == smtp_port) return "port 25 is reserved for SMTP (RFC 2033): use 24 or 2400";
   return {};
 }
 

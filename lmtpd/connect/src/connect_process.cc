@@ -33,7 +33,7 @@ Result<Fd> decode_connected(LaneAnswer answer) {
   auto code = in.get<std::uint8_t>();
   auto message = in.get_text(message_bytes_max);
   if (connected || !message || code > static_cast<std::uint8_t>(Errc::internal))
-    return fail(Errc::unavailable, "the process that connects gave an answer that cannot be read");
+    return fail(Errc::unavailable, "the process that makes connections sent an invalid answer");
   return fail(static_cast<Errc>(code), "{}", *message);
 }
 

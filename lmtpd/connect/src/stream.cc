@@ -81,12 +81,12 @@ class SocketStream final : public Stream {
       return fail(Errc::exhausted, "no memory for TLS");
     if (const std::string& name = tls.name(); !name.empty() && is_numeric(name)) {
       if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls_.get()), name.c_str()) != 1)
-        return fail(Errc::invalid, "{} is no address", name);
+        return fail(Errc::invalid, "{} is not an address", name);
     } else if (!name.empty()) {
       SSL_set_hostflags(tls_.get(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
       if (SSL_set1_host(tls_.get(), name.c_str()) != 1 ||
           SSL_set_tlsext_host_name(tls_.get(), name.c_str()) != 1)
-        return fail(Errc::invalid, "{} is no host name", name);
+        return fail(Errc::invalid, "{} is not a host name", name);
     }
     for (;;) {
       ERR_clear_error();
@@ -139,7 +139,7 @@ class SocketStream final : public Stream {
     // Without verification, errors of the certificate are not the reason.
     bool verifies = SSL_get_verify_mode(tls_.get()) != SSL_VERIFY_NONE;
     if (long verified = SSL_get_verify_result(tls_.get()); verifies && verified != X509_V_OK)
-      return std::string("the certificate is not good: ") + X509_verify_cert_error_string(verified);
+      return std::string("invalid certificate: ") + X509_verify_cert_error_string(verified);
     const char* text = ERR_reason_error_string(ERR_peek_last_error());
     return text ? text : "no reason given";
   }

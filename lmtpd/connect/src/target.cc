@@ -132,7 +132,7 @@ Result<ConnectTarget> parse_connect_target(std::string_view text) {
   if (code != std::errc() || end != port.data() + port.size() || out.port == 0)
     return fail(Errc::invalid, "expected a port from 1 to 65535 after the colon");
   if (out.port == smtp_port)
-    return fail(Errc::invalid, "port 25 is SMTP's; LMTP is never spoken there (RFC 2033): use 24 or 2400");
+    return fail(Errc::invalid, "port 25 is reserved for SMTP (RFC 2033): use 24 or 2400");
   return out;
 }
 

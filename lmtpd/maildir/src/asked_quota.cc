@@ -38,8 +38,7 @@ Result<Room> AskedQuota::take(const User& user, std::uint64_t bytes, Hold& hold)
   if (others == 0) return room;
   TL_TRY_ASSIGN(Room alone, service_->room(user, bytes));
   if (alone != Room::enough) return alone;
-  return fail(Errc::exhausted,
-              "there is no room left beside {} bytes of other messages that are being delivered", others);
+  return fail(Errc::exhausted, "no room is left: deliveries in flight hold {} bytes", others);
 }
 
 }  // namespace twinloft::lmtpd

@@ -90,7 +90,7 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   MaildirPath path{maildir, std::move(*folder)};
   auto there = is_folder(spool, path, how);
   if (there && !*there)
-    return inbox(spool, maildir, "in the inbox: " + path.folder + " is there, and is no mail folder");
+    return inbox(spool, maildir, "in the inbox: " + path.folder + " exists, but is not a mail folder");
   auto found = there ? tree_.open_existing(spool, path) : std::unexpected(there.error());
   if (found) {
     std::string note = "in " + path.folder;
@@ -101,8 +101,9 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   if (how == FoldersByDetail::existing)
     return inbox(
         spool, maildir,
-        fmt::format("in the inbox: there is no folder {}{}", path.folder,
-                    holds_home(recipient.user) ? ", and none is made in a Maildir that holds the home" : ""));
+        fmt::format(
+            "in the inbox: there is no folder {}{}", path.folder,
+            holds_home(recipient.user) ? ", and none is created in a Maildir that contains the home" : ""));
   return create(spool, path);
 }
 
@@ -110,7 +111,7 @@ Result<DetailFolders::Place> DetailFolders::create(const SpoolHandle& spool, con
   TL_TRY_ASSIGN(std::size_t folders, count_folders(spool, path.maildir));
   if (folders >= config_.folders_max)
     return inbox(spool, path.maildir,
-                 fmt::format("in the inbox: {} would be one more than maildir.folders_max = {}", path.folder,
+                 fmt::format("in the inbox: creating {} would exceed maildir.folders_max = {}", path.folder,
                              config_.folders_max));
   TL_TRY_ASSIGN(OpenMaildir opened, tree_.open(spool, path));
   std::string note = "in " + path.folder + ", which is new";

@@ -188,7 +188,7 @@ Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std:
   LoopScanner scanner({}, hostname);
   TL_TRY(scan(body, scanner));
   if (scanner.passes() > passes_max)
-    return fmt::format("mail loop: it has come by here {} times", scanner.passes());
+    return fmt::format("mail loop: the message has passed this host {} times", scanner.passes());
   if (scanner.received_count() > received_max)
     return fmt::format("mail loop: {} Received fields", scanner.received_count());
   return std::nullopt;

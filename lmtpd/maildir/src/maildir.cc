@@ -159,7 +159,7 @@ Result<std::optional<DeliveryOutcome>> MaildirAgent::Impl::refuse_full(const Spo
   if (!room) return std::unexpected(std::move(room).error());
   if (*room == Room::enough) return std::nullopt;
   return DeliveryOutcome{reply_of(*room, config.quota.over, user),
-                         fmt::format("{} bytes more would be over the quota {}", size.bytes,
+                         fmt::format("{} bytes more would exceed the quota {}", size.bytes,
                                      asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota))};
 }
 
@@ -319,11 +319,11 @@ Status MaildirAgent::check_owner(const User& user) const {
     return fail(Errc::denied, "user {} has uid {} and gid {}: mail is never delivered as root", user.name,
                 user.uid, user.gid);
   if (user.uid != uid || user.gid != gid)
-    return fail(
-        Errc::denied,
-        "user {} has uid {} and gid {}, but the built-in Maildir agent writes as {}:{}, which lmtpd runs as; "
-        "give the row these ids, or an external agent, which runs under the row's own",
-        user.name, user.uid, user.gid, uid, gid);
+    return fail(Errc::denied,
+                "user {} has uid {} and gid {}, but the built-in Maildir agent writes as lmtpd's user, "
+                "{}:{}; give the "
+                "row these ids, or an external agent, which runs with the row's ids",
+                user.name, user.uid, user.gid, uid, gid);
   return {};
 }
 

@@ -97,8 +97,7 @@ Result<Room> MaildirQuota::look_beside_others(const Mailbox& mailbox, std::uint6
   if (room == Room::enough || others == QuotaUsage{}) return room;
   TL_TRY_ASSIGN(Room alone, look(mailbox, bytes, {}));
   if (alone != Room::enough) return alone;
-  return fail(Errc::exhausted,
-              "there is no room left beside {} other messages, of {} bytes, that are being delivered",
+  return fail(Errc::exhausted, "no room is left: deliveries in flight hold {} messages, {} bytes",
               others.messages, others.bytes);
 }
 
@@ -115,8 +114,8 @@ Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes, con
   }
   if (room == Room::full && !known.is_sure)
     return fail(Errc::exhausted,
-                "the mailbox seems to be full, and has not stood still while it was counted, or could not be "
-                "counted whole");
+                "the mailbox seems to be full, but it changed during the count, or could not be counted "
+                "completely");
   return room;
 }
 
@@ -168,7 +167,7 @@ void MaildirQuota::append(int directory, const std::string& key, const QuotaUsag
 void MaildirQuota::forget_file(int directory, const std::string& key, std::string_view why) {
   Status removed = ops_.unlink(directory, file_name);
   if (!removed && !is_missing(removed.error()))
-    log_error("{}/{}: {}{}{}: the quota is not right", key, file_name, why, why.empty() ? "" : "; ",
+    log_error("{}/{}: {}{}{}: the quota may be wrong", key, file_name, why, why.empty() ? "" : "; ",
               removed.error().message);
 }
 
@@ -192,7 +191,7 @@ Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
     Looked looked;
     TL_TRY_ASSIGN(used, count(mailbox.directory, looked));
     if (!looked.unreadable.empty()) {
-      tell(fmt::format("{}/{}: what is there does not count: let lmtpd's user read it", mailbox.key,
+      tell(fmt::format("{}/{}: its mail does not count: give lmtpd's user read access", mailbox.key,
                        looked.unreadable));
       forget_file(mailbox.directory, mailbox.key, "it cannot be counted");
       return Known{used, true, false};
@@ -204,7 +203,7 @@ Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
     TL_TRY_ASSIGN(bool changed, changed_since(mailbox.directory, looked));
     if (replaced && !changed) return Known{used, true};
     forget_file(mailbox.directory, mailbox.key,
-                changed ? "mail came while it was counted" : replaced.error().message);
+                changed ? "mail arrived during the count" : replaced.error().message);
     if (!replaced) return Known{used, true, !changed};
   }
   return Known{used, true, false};

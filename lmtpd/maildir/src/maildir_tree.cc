@@ -92,7 +92,7 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
     if (!next && next.error().sys == ENOENT)
       return std::unexpected(
           Error{Errc::denied,
-                fmt::format("open directory {}: a symbolic link that leads to nothing is in its place",
+                fmt::format("open directory {}: it is a symbolic link to a missing directory",
                             relative.substr(0, slash)),
                 ELOOP});
     if (!next) return std::unexpected(std::move(next).error());

@@ -83,7 +83,7 @@ Status read_body(const MessageBody& body, std::uint64_t limit, const ChunkSink& 
   // The file is never synced, so the file system may lose written bytes without an error at read.
   if (limit == body.size && body.checksum && checksum != *body.checksum)
     return fail(Errc::corrupt,
-                "the received message of {} bytes is not what was written to limits.body_directory",
+                "the received message of {} bytes differs from what was written to limits.body_directory",
                 body.size);
   return {};
 }

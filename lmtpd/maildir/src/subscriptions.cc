@@ -31,7 +31,7 @@ Status break_lock(FileOps& ops, int maildir, std::int64_t now) {
     (void)ops.rename(maildir, aside_name, maildir, mail::subscriptions_lock_name);
     return held();
   }
-  log_warning("{}: removed a lock that nobody has changed for {} s", mail::subscriptions_lock_name,
+  log_warning("{}: removed a stale lock, unchanged for {} s", mail::subscriptions_lock_name,
               now - seen->changed_seconds);
   return ops.unlink(maildir, aside_name);
 }

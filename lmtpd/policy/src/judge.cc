@@ -13,16 +13,15 @@ Reply database_away() {
 // An operator must correct a wrong row; the log names it.
 Reply reply_of_failed_lookup(const Error& error) {
   if (error.code != Errc::invalid && error.code != Errc::denied) return database_away();
-  return make_reply(451, "4.3.5", "This mailbox is set up wrongly in the user database");
+  return make_reply(451, "4.3.5", "This mailbox has an error in the user database");
 }
 
 // Why an existing user gets no mail, independent of the mailbox.
 std::optional<Reply> refusal_of_user(const User& user, bool takes_address) {
-  if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
+  if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox accepts no mail");
   if (user.state == UserState::deferred)
-    return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
-  if (!takes_address)
-    return make_reply(553, "5.6.7", "This mailbox takes no mail for addresses beyond ASCII");
+    return make_reply(450, "4.2.1", "This mailbox accepts no mail now, try again later");
+  if (!takes_address) return make_reply(553, "5.6.7", "This mailbox accepts no addresses beyond ASCII");
   return std::nullopt;
 }
 

@@ -21,7 +21,7 @@ std::string quota_text(const QuotaLimit& limit) {
 Reply reply_of(Room lacking, OverQuota over, const User& user) {
   if (user.is_old) lacking = Room::full, over = OverQuota::defer;
   if (lacking == Room::never)
-    return make_reply(552, "5.2.3", "The message is larger than this mailbox may become");
+    return make_reply(552, "5.2.3", "The message is larger than the limit of this mailbox");
   if (over == OverQuota::defer) return make_reply(452, "4.2.2", "The mailbox is full, try again later");
   return make_reply(552, "5.2.2", "The mailbox is full");
 }

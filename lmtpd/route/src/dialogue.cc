@@ -83,8 +83,7 @@ Status Dialogue::open(const TlsClientContext* tls) {
   if (!offer_.start_tls) return fail(Errc::conflict, "it does not offer STARTTLS");
   TL_TRY_ASSIGN(mail::LmtpReply reply, ask("STARTTLS\r\n", deadline));
   if (reply.code != 220) return refused("STARTTLS", reply);
-  if (parser_.pending() != 0)
-    return fail(Errc::corrupt, "something was said in clear behind the answer to STARTTLS");
+  if (parser_.pending() != 0) return fail(Errc::corrupt, "it sent clear text after its reply to STARTTLS");
   TL_TRY(stream_->start_tls(*tls, deadline));
   TL_TRY(say_lhlo(deadline));
   first_offer_ = offer_;
@@ -166,7 +165,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   for (std::size_t i = 0; i < attempt.recipients.size(); ++i) {
     const Recipient& recipient = envelope.recipients[attempt.recipients[i]];
     if (!offer_.smtputf8 && !is_ascii(with_ascii_domain(recipient.text, recipient.domain))) {
-      attempt.results[i] = {553, "5.6.7", "The mail store takes no mail for addresses beyond ASCII"};
+      attempt.results[i] = {553, "5.6.7", "The mail store accepts no addresses beyond ASCII"};
       continue;
     }
     offered.push_back(i);
@@ -193,7 +192,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
 // Without CHUNKING, the hop's reply to DATA is awaited. Unexpected earlier output would count as replies to
 // the message.
 Status Dialogue::begin_body(Attempt& attempt) {
-  if (!is_idle()) return fail(Errc::corrupt, "it says more than it was asked");
+  if (!is_idle()) return fail(Errc::corrupt, "it sent unexpected output");
   if (offer_.chunking) return {};
   TL_TRY_ASSIGN(mail::LmtpReply reply, ask("DATA\r\n", in(spec_.reply_timeout)));
   if (reply.code == 354) return {};

@@ -163,10 +163,10 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     // Waits for a slow hop. An unreachable hop ends the wait of all deliveries, by health_.
     bool turn = opened_.wait_for(lock, config_.spec.data_timeout,
                                  [this] { return opening_ < opening_max || given_up_; });
-    if (!turn) return fail(Errc::timeout, "others wait for a connection to it");
-    if (given_up_) return fail(Errc::unavailable, "this server leaves");
+    if (!turn) return fail(Errc::timeout, "other deliveries are waiting for a connection to it");
+    if (given_up_) return fail(Errc::unavailable, "this server is being stopped");
     if (!health_.may_try(clock_.now()))
-      return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
+      return fail(Errc::unavailable, "it was unreachable a moment ago; the next attempt is soon");
     ++opening_;
     surplus = take_surplus(taken_);
   }
@@ -189,7 +189,7 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     log_error("next hop {} ({}) cannot be {}: {}", config_.spec.name, config_.spec.target.text,
               dialogue.error().code == Errc::corrupt ? "used" : "reached", dialogue.error().message);
   if (was_down && !is_down)
-    log_info("next hop {} ({}) is there again", config_.spec.name, config_.spec.target.text);
+    log_info("next hop {} ({}) is reachable again", config_.spec.name, config_.spec.target.text);
   return dialogue;
 }
 
@@ -239,8 +239,7 @@ std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const
       break;
     }
     if (!out.empty() && clock_.now() >= latest) {
-      end({451, "4.4.2", "The mail store takes too long now"},
-          "the transactions before this one took too long");
+      end({451, "4.4.2", "The mail store takes too long now"}, "the previous transactions took too long");
       break;
     }
     auto some = recipients.subspan(
@@ -249,7 +248,7 @@ std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const
     for (Reply& reply : handed.replies) out.push_back({std::move(reply), handed.problem});
     if (!handed.reusable)
       end({451, "4.4.2", "The mail store cannot be used now"},
-          "not begun, since the transaction before this one has failed");
+          "not begun, because the previous transaction failed");
   }
   return out;
 }

@@ -32,17 +32,15 @@ int open_beneath(int dir, const char* path, std::uint64_t flags, std::uint64_t m
 // The kernel's text for EXDEV speaks of devices.
 std::unexpected<Error> fail_open(int sys, std::string_view what, const std::string& path) {
   if (sys == EXDEV)
-    return std::unexpected(
-        Error{Errc::denied,
-              fmt::format("{} {}: a symbolic link on the way is absolute or leads out, or another file "
-                          "system is mounted there; make the link relative, to a "
-                          "place within",
-                          what, path),
-              sys});
-  if (sys == ELOOP)
     return std::unexpected(Error{
         Errc::denied,
-        fmt::format("{} {}: a symbolic link is in its place, or links lead in a circle", what, path), sys});
+        fmt::format("{} {}: a symbolic link in the path is absolute or leads out, or another file system "
+                    "is mounted there; use a relative link to a place inside",
+                    what, path),
+        sys});
+  if (sys == ELOOP)
+    return std::unexpected(Error{
+        Errc::denied, fmt::format("{} {}: it is a symbolic link, or links form a loop", what, path), sys});
   return fail_errno(sys, "{} {}", what, path);
 }
 }  // namespace
@@ -101,7 +99,7 @@ Result<bool> OsFileOps::append(int dir, const std::string& path, ByteSpan data) 
   if (!fd) return fail_open(errno, "open", path);
   struct stat about{};
   if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
-  if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);
+  if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: not a regular file", path);
   ssize_t written = ::write(fd.get(), data.data(), data.size());
   if (written < 0) return fail_errno(errno, "append to {}", path);
   if (static_cast<std::size_t>(written) != data.size()) return fail_errno(ENOSPC, "append to {}", path);
@@ -122,7 +120,7 @@ Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::
   if (!fd) return fail_open(errno, "open", path);
   struct stat about{};
   if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
-  if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);
+  if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: not a regular file", path);
   if (static_cast<std::uint64_t>(about.st_size) > limit)
     return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
   std::string out(static_cast<std::size_t>(about.st_size), '\0');

@@ -140,7 +140,7 @@ Result<std::string> Spool::relative(const std::string& path) const {
   std::string clean = without_extra_slashes(path);
   std::string prefix = config_.root == "/" ? "/" : config_.root + "/";
   if (clean.size() <= prefix.size() || clean.compare(0, prefix.size(), prefix) != 0)
-    return fail(Errc::denied, "\"{}\" does not lie beneath the spool {}", path, config_.root);
+    return fail(Errc::denied, "\"{}\" is not below the spool {}", path, config_.root);
   std::string relative = clean.substr(prefix.size());
   if (relative.starts_with(reserved_prefix))
     return fail(Errc::denied, "\"{}\": names beginning with {} at the spool's root are not for users", path,

@@ -125,13 +125,12 @@ Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint3
   if (code == std::errc::invalid_argument || end != text->data() + text->size()) {
     auto named = id_of_name(*text, column == Column::gid);
     if (!named)
-      return fail(Errc::invalid, "column \"{}\" is no number, and no {} of this machine: \"{}\"",
+      return fail(Errc::invalid, "column \"{}\" is neither a number nor an existing {}: \"{}\"",
                   name_of(column), column == Column::gid ? "group" : "account", *text);
     value = *named, code = {};
   }
   if (code != std::errc() || value < 1 || value >= std::numeric_limits<std::uint32_t>::max())
-    return fail(Errc::invalid, "column \"{}\" is {}, which is no user's or group's id", name_of(column),
-                *text);
+    return fail(Errc::invalid, "column \"{}\" is {}, which is not a valid id", name_of(column), *text);
   return static_cast<std::uint32_t>(value);
 }
 

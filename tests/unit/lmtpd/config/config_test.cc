@@ -387,7 +387,8 @@ TEST_P(ConfigWrong, IsRefusedWithItsPlaceAndAdvice) {
 }
 
 const Wrong wrong[] = {
-    {"[[listen]]\naddress = \"0.0.0.0:25\"\n", "t.toml:2: listen.address: \"0.0.0.0:25\": port 25 is SMTP's"},
+    {"[[listen]]\naddress = \"0.0.0.0:25\"\n",
+     "t.toml:2: listen.address: \"0.0.0.0:25\": port 25 is reserved for SMTP (RFC 2033)"},
     {"[[listen]]\naddress = \"localhost:2400\"\n", "expected a numeric address"},
     {"[[listen]]\naddress = \"::1:2400\"\n", "expected a numeric address"},
     {"[[listen]]\naddress = \"127.0.0.1%lo:2400\"\n", "expected a numeric address"},

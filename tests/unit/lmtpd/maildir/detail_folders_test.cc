@@ -145,7 +145,7 @@ TEST_F(DetailFoldersTest, NoMoreFoldersAreMadeThanAllowed) {
   EXPECT_EQ(deliver_to("a"), ".a/new");
   EXPECT_EQ(deliver_to("b"), ".b/new");
   EXPECT_EQ(deliver_to("c"), "new");
-  EXPECT_EQ(detail_, "in the inbox: .c would be one more than maildir.folders_max = 2");
+  EXPECT_EQ(detail_, "in the inbox: creating .c would exceed maildir.folders_max = 2");
   EXPECT_EQ(deliver_to("a"), ".a/new") << "an existing folder is used";
 }
 
@@ -238,7 +238,7 @@ TEST_F(DetailFoldersTest, ADirectoryThatIsNoMailFolderIsLeftAlone) {
     std::filesystem::create_directories(maildir_ + "/.ssh");
     std::ofstream(maildir_ + "/.ssh/authorized_keys") << "keys";
     EXPECT_EQ(deliver_to("ssh"), "new");
-    EXPECT_EQ(detail_, "in the inbox: .ssh is there, and is no mail folder");
+    EXPECT_EQ(detail_, "in the inbox: .ssh exists, but is not a mail folder");
     EXPECT_EQ(test::list(maildir_ + "/.ssh").size(), 1u);
   }
 }
@@ -249,9 +249,9 @@ TEST_F(DetailFoldersTest, NoFolderIsMadeWhereTheHomeIs) {
   for (const std::string& home : {maildir_, maildir_ + "/.home"}) {
     recipient_.user.home = home;
     EXPECT_EQ(deliver_to("dovecot.sieve"), "new");
-    EXPECT_EQ(
-        detail_,
-        "in the inbox: there is no folder .dovecot.sieve, and none is made in a Maildir that holds the home");
+    EXPECT_EQ(detail_,
+              "in the inbox: there is no folder .dovecot.sieve, and none is created in a Maildir that "
+              "contains the home");
     EXPECT_FALSE(is_there(".dovecot.sieve"));
     EXPECT_EQ(deliver_to("lists"), ".lists/new") << "an existing folder is used";
   }

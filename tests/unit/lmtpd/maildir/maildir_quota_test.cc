@@ -83,8 +83,7 @@ TEST_F(MaildirQuotaTest, AFullMailboxTakesNothing) {
   Reply reply = deliver();
   EXPECT_EQ(reply.code, 552);
   EXPECT_EQ(reply.enhanced, "5.2.2");
-  EXPECT_NE(detail_.find("would be over the quota of 100000 bytes, 2 messages"), std::string::npos)
-      << detail_;
+  EXPECT_NE(detail_.find("would exceed the quota of 100000 bytes, 2 messages"), std::string::npos) << detail_;
   EXPECT_EQ(really().messages, 2);
   EXPECT_EQ(told(), really());
   EXPECT_TRUE(test::list(maildir_ + "/tmp").empty());
@@ -463,7 +462,8 @@ TEST_F(MaildirQuotaTest, ACountThatNeverStoodStillRefusesNothingForGood) {
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->code, 451);
   ASSERT_TRUE(state_.spool);
-  EXPECT_NE(state_.spool->message.find("has not stood still"), std::string::npos) << state_.spool->message;
+  EXPECT_NE(state_.spool->message.find("changed during the count"), std::string::npos)
+      << state_.spool->message;
   ops_.after_list = nullptr;
   EXPECT_EQ(refusal(400)->code, 552);
   EXPECT_FALSE(refusal(200));

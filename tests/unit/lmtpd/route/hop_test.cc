@@ -169,7 +169,7 @@ TEST_F(HopTest, NothingIsBegunAfterItsTime) {
   };
   EXPECT_EQ(deliver(slow), (Codes{250, 250, 250, 451, 451}));
   EXPECT_EQ(problems_[2], "");
-  EXPECT_EQ(problems_[3], "the transactions before this one took too long");
+  EXPECT_EQ(problems_[3], "the previous transactions took too long");
   EXPECT_EQ(connector_.mails, 3);
 }
 

@@ -234,7 +234,7 @@ TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
   EXPECT_NE(error_of("ann@example.org:x:0:5::/h").find("/users:1: user ann@example.org: column \"uid\" is 0"),
             std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:five:5::/h")
-                .find("\"uid\" is no number, and no account of this machine: \"five\""),
+                .find("\"uid\" is neither a number nor an existing account: \"five\""),
             std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::home").find("absolute"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h/../..").find(".."), std::string::npos);
