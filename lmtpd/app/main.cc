@@ -38,9 +38,8 @@ constexpr const char* usage_text =
     "                                           show the words of an expanded command template, as JSON\n"
     "       lmtpd COMMAND --help                help for one command\n"
     "       lmtpd --help | --version\n"
-    "FILE is /etc/twinloft/lmtpd.toml by default. \"lmtpd --config FILE\" means \"lmtpd serve --config "
-    "FILE\".\n"
-    "The word \"--config\" may be omitted after a command.\n"
+    "FILE is /etc/twinloft/lmtpd.toml by default. The word \"--config\" may be omitted after a command.\n"
+    "\"lmtpd --config FILE\" means \"lmtpd serve --config FILE\".\n"
     "SIGTERM stops the server after its deliveries, a second SIGTERM aborts them. SIGHUP reads FILE again.\n";
 
 struct Subcommand {
@@ -52,12 +51,10 @@ constexpr Subcommand subcommands[] = {
      "usage: lmtpd serve [--config FILE]\n"
      "Delivers mail. Stays in the foreground and logs to standard error.\n"
      "FILE is /etc/twinloft/lmtpd.toml by default.\n"
-     "SIGTERM: finishes deliveries in flight and exits with code 0. A second SIGTERM aborts them: exit code "
-     "75.\n"
+     "SIGTERM: finishes deliveries in flight, exit code 0. A second SIGTERM aborts them, exit code 75.\n"
      "SIGHUP: reads FILE again. If FILE has an error, lmtpd keeps the previous configuration.\n"
-     "Exit codes: 0 stopped normally, 75 deliveries were aborted, 78 the configuration is wrong "
-     "(check-config "
-     "shows why),\n"
+     "Exit codes: 0 stopped normally, 75 deliveries were aborted,\n"
+     "78 the configuration is wrong (check-config shows why),\n"
      "69 cannot start now, but a later start may succeed, for example if an address is in use.\n"},
     {"check-config",
      "usage: lmtpd check-config [--config FILE]\n"
@@ -70,9 +67,8 @@ constexpr Subcommand subcommands[] = {
      "usage: lmtpd user ADDRESS [--config FILE]\n"
      "Shows the user of an address: name, home, Maildir, agent or next hop.\n"
      "FILE is /etc/twinloft/lmtpd.toml by default.\n"
-     "Exit codes: 0 mail is accepted, 67 no such user, or the user is disabled, 64 not an address, 75 mail "
-     "would be deferred,\n"
-     "78 the configuration is wrong.\n"},
+     "Exit codes: 0 mail is accepted, 67 no such user, or the user is disabled, 64 not an address,\n"
+     "75 mail would be deferred, 78 the configuration is wrong.\n"},
 };
 
 int usage_error(const std::string& what) {
