@@ -8,9 +8,9 @@
 //           main process ended: KILL to the group, then `draining` until no process of the run is left; then
 //           the reply
 //
-// A process that an agent leaves in another session (a daemon) is found by TWINLOFT_RUN in its environment,
-// which names the run, and is killed with the run. A process that has changed its environment may be of any
-// run, and is killed once no run is in flight.
+// An agent may leave a process in another session (a daemon). TWINLOFT_RUN in its environment names the run,
+// and the process is killed with the run. A process that has changed its environment may be of any run, and
+// is killed once no run is in flight.
 #pragma once
 
 #include <sys/epoll.h>

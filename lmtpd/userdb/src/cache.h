@@ -5,8 +5,8 @@
 //
 // While the source fails, one look-up at a time, and one in `probe_pause`, tries the source for known users.
 // All others get their cached result at once, so a database that fails slowly does not delay them. If the
-// source times out, unknown users are limited in the same way by a probe of their own, because each waiting
-// look-up keeps a thread and a connection. No lock is held while the source is asked.
+// source times out, unknown users are limited in the same way, by a separate probe: each waiting look-up
+// keeps a thread and a connection. No lock is held while the source is asked.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // DeliveryService: the Deliverer of lmtpd. It chooses the agent, checks the spool, gives the limits of a
-// user's deliveries, and logs each delivery (by a separate thread, so that a slow log does not delay a
-// reply).
+// user's deliveries, and logs each delivery. A separate thread writes the log, so that a slow log delays no
+// reply.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,10 @@
 // Group commit: a syncfs serves every delivery that waits at its start.
 //
-// A caller is served by a syncfs that *started* after the call, on a descriptor that is at least as old as
-// the caller's, so that an error of any of its writes is reported. While a syncfs runs, the next group
-// gathers. An error of a syncfs is the error of every member of its group, since it is unknown whose bytes
-// were lost. Thread-safe.
+// A caller is served by a syncfs that *started* after the call. Its descriptor is at least as old as the
+// caller's, so that an error of any of the caller's writes is reported.
+//
+// While a syncfs runs, the next group gathers. An error of a syncfs is the error of every member of its
+// group, because it is unknown whose bytes were lost. Thread-safe.
 #pragma once
 
 #include <condition_variable>
