@@ -122,8 +122,8 @@ TEST_F(SqliteTest, WrongTypesAndValuesAreErrors) {
     const char *columns, *says;
   };
   for (const Case& c : std::vector<Case>{
-           {"'a' AS user, '5x' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
-           {"'a' AS user, '' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
+           {"'a' AS user, '5x' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is neither a number"},
+           {"'a' AS user, '' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is neither a number"},
            {"'a' AS user, 5.5 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is neither text nor an integer"},
            {"'a' AS user, 5 AS uid, NULL AS gid, '/h' AS home",
             "\"gid\" has no value, and there is no users.gid"},
@@ -132,7 +132,7 @@ TEST_F(SqliteTest, WrongTypesAndValuesAreErrors) {
            {"'a' AS user, 4294967295 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 4294967295"},
            {"'a' AS user, '99999999999999999999' AS uid, 5 AS gid, '/h' AS home",
             "\"uid\" is 99999999999999999999"},
-           {"'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
+           {"'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is neither a number"},
            {"'' AS user, 5 AS uid, 5 AS gid, '/h' AS home", "a user name is empty"},
            {"'a' AS user, 5 AS uid, 5 AS gid, 7 AS home", "not an absolute path"},
            {"'a' AS user, 5 AS uid, 5 AS gid, NULL AS home",
