@@ -25,7 +25,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint16_t smtp_port = 25;  // RFC 2033 section 5: LMTP must not be spoken there
 constexpr std::size_t config_bytes_max = 1 << 20;
 

@@ -9,8 +9,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
-
 void read_exits(const TomlTable& agent, ExitMap& exits) {
   const toml::table* raw = agent.child("exits");
   if (!raw) return;

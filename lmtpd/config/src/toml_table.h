@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -16,6 +17,9 @@
 #include <vector>
 
 namespace twinloft::lmtpd {
+
+// The greatest integer of TOML.
+constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
 
 struct Problems {
   std::string file;

@@ -12,7 +12,7 @@ namespace {
 
 namespace pt = boost::property_tree;
 
-std::unexpected<Error> odd(const std::string& what) {
+std::unexpected<Error> not_a_cib(const std::string& what) {
   return fail(Errc::corrupt, "this is not a CIB of Pacemaker: {}", what);
 }
 
@@ -24,7 +24,8 @@ Result<std::uint64_t> number(const pt::ptree& element, const char* name) {
   std::string text = attribute(element, name);
   std::uint64_t n = 0;
   auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (ec != std::errc() || end != text.data() + text.size()) return odd(std::string("no number in ") + name);
+  if (ec != std::errc() || end != text.data() + text.size())
+    return not_a_cib(std::string("no number in ") + name);
   return n;
 }
 
@@ -97,11 +98,11 @@ Result<Cib> read_cib(std::string_view xml, const std::string& set, const std::st
     std::istringstream in{std::string(xml)};
     pt::read_xml(in, tree, pt::xml_parser::no_comments);
   } catch (const pt::xml_parser_error& e) {
-    return odd(e.message());
+    return not_a_cib(e.message());
   }
   auto root = tree.get_child_optional("cib");
   auto config = tree.get_child_optional("cib.configuration.crm_config");
-  if (!root || !config) return odd("no configuration in it");
+  if (!root || !config) return not_a_cib("no configuration in it");
   Cib out;
   TL_TRY_ASSIGN(out.version.admin_epoch, number(*root, "admin_epoch"));
   TL_TRY_ASSIGN(out.version.epoch, number(*root, "epoch"));

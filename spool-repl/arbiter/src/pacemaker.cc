@@ -10,14 +10,14 @@ using core::ArbiterAnswer;
 using core::ArbiterRequest;
 using Outcome = ArbiterAnswer::Outcome;
 
-constexpr std::size_t error_text_max = 200;
+constexpr std::size_t crm_text_max = 200;
 
 // The last line of a program's standard error, for a log line.
 std::string last_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (std::size_t at = text.rfind('\n'); at != std::string::npos) text.erase(0, at + 1);
   std::string out;
-  for (char c : text.substr(0, error_text_max)) out += c >= ' ' && c < 127 ? c : '?';
+  for (char c : text.substr(0, crm_text_max)) out += c >= ' ' && c < 127 ? c : '?';
   return out;
 }
 

@@ -16,7 +16,7 @@ void Volume::check_invariants() const {
   TL_CHECK(sb.epochs.size() <= epoch_table_max);
   auto in_order = [](const EpochEntry& a, const EpochEntry& b) { return a.start < b.start; };
   TL_CHECK(std::is_sorted(sb.epochs.begin(), sb.epochs.end(), in_order));
-  for (const SplitBrain& s : sb.split_brains) TL_CHECK(s.with != 0 && s.with != sb.replica);
+  for (const repl::SplitBrain& s : sb.split_brains) TL_CHECK(s.with != 0 && s.with != sb.replica);
 
   disk.check_invariants();
   check_superblock();

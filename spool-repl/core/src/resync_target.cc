@@ -9,7 +9,7 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::size_t checks_max = 64;  // waiting; a correct source has fewer in flight
+constexpr std::size_t checks_kept_max = 64;  // waiting; a correct source has fewer in flight
 }  // namespace
 
 void ResyncTarget::begin(const Source& source) {
@@ -112,7 +112,7 @@ std::string ResyncTarget::take(SyncCheck& m) {
   Filling* f = filling_from(m.epoch);
   if (!f) return "it sent checks that nobody asked for";
   auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
-  if (end > v_.sb.volume_blocks || f->checks.size() >= checks_max)
+  if (end > v_.sb.volume_blocks || f->checks.size() >= checks_kept_max)
     return "it sent checks beyond the volume, or too many";
   // An earlier resync may have brought some of these blocks, and its marks may be lost in a crash.
   for (DirtyMap& d : v_.dirty) d.mark(Lba{m.word * 64}, end - m.word * 64);

@@ -15,7 +15,6 @@ namespace {
 
 using uapi::Control;
 
-constexpr unsigned sector_shift = 9;
 constexpr unsigned block_shift = 12;                 // logical and physical, as of the loop device
 constexpr std::uint32_t range_bytes_max = 1u << 30;  // of a trim or a write of zeros
 constexpr int node_pauses = 10 * Driver::pauses_a_second;

@@ -16,6 +16,8 @@
 
 namespace twinloft::repl::ublk {
 
+constexpr unsigned sector_shift = 9;  // the driver counts in sectors of 512 bytes
+
 class Device {
  public:
   // The owner thread may use these members too: give_up at any time, the others while the side thread has no

@@ -17,7 +17,6 @@ using State = UblkExport::State;
 
 namespace {
 
-constexpr unsigned sector_shift = 9;
 constexpr Duration submit_again{10'000'000};  // ns; the kernel was short of something
 constexpr int poll_ms = 10;
 constexpr int serve_polls_max = 60 * 1000 / poll_ms;

@@ -4,8 +4,6 @@
 namespace twinloft::lmtpd::test {
 namespace {
 
-constexpr std::string_view opening = "LHLO c\r\nMAIL FROM:<a@d>\r\n";
-
 // One word for each action, in order: "Send", "Begin 0", "Body abc".
 std::string text_of(const Actions& actions) {
   std::string out;

@@ -5,7 +5,6 @@ namespace twinloft::lmtpd::test {
 namespace {
 
 using Codes = std::vector<std::string>;
-constexpr std::string_view opening = "LHLO c\r\nMAIL FROM:<a@d>\r\n";
 constexpr std::string_view two_recipients = "RCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\n";
 
 const Reply ok{250, "2.0.0", "ok"};

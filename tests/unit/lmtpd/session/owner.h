@@ -15,6 +15,8 @@
 
 namespace twinloft::lmtpd::test {
 
+constexpr std::string_view opening = "LHLO c\r\nMAIL FROM:<a@d>\r\n";
+
 struct Message {
   std::shared_ptr<const Envelope> envelope;
   std::string text;

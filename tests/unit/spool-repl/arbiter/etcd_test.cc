@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "fake_server.h"
+#include "sample_volume.h"
 #include "twinloft/spool-repl/arbiter/value.h"
 
 namespace twinloft::repl::arbiter {
@@ -19,7 +20,6 @@ using core::ArbiterRequest;
 using core::EpochValue;
 using Outcome = ArbiterAnswer::Outcome;
 
-const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 // Long if an answer is expected, short if none is expected.
 constexpr Duration long_time = std::chrono::seconds(9), short_time = std::chrono::milliseconds(250);
 

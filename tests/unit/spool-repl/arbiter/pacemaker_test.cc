@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sample_volume.h"
 #include "twinloft/spool-repl/arbiter/value.h"
 
 namespace twinloft::repl::arbiter {
@@ -14,7 +15,6 @@ using core::ArbiterRequest;
 using core::EpochValue;
 using Outcome = ArbiterAnswer::Outcome;
 
-const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 const std::string set_id = "twinloft-0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff", property = set_id + "-epoch";
 
 // A node's state as Pacemaker 2.1 writes it, with nested elements.

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "sample_volume.h"
+
 namespace twinloft::repl::arbiter {
 namespace {
-
-const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 
 core::EpochValue sample() {
   return {{7, Uuid::parse("11111111-2222-4333-8444-555555555555").value()},

@@ -5,7 +5,7 @@
 namespace twinloft::repl::core {
 namespace {
 
-Epoch epoch(std::uint64_t counter) {
+Epoch epoch_numbered(std::uint64_t counter) {
   Epoch e{counter, {}};
   e.id.bytes[0] = static_cast<std::byte>(counter);
   return e;
@@ -48,7 +48,7 @@ TEST_F(DirtyTest, AClearedPageIsWrittenOnlyAfterSince) {
   DirtyMap m = map();
   m.mark(Lba{5}, 1);
   EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 1u);
-  m.covered(epoch(1), {Lsn{9}, {}}, true);
+  m.covered(epoch_numbered(1), {Lsn{9}, {}}, true);
   EXPECT_EQ(m.count(), 0u);
   EXPECT_EQ(m.slot().since.lsn, Lsn{9});
   EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 0u) << "an extra mark on the disk is harmless";
@@ -59,17 +59,17 @@ TEST_F(DirtyTest, AClearedPageIsWrittenOnlyAfterSince) {
 TEST_F(DirtyTest, WhatNeverReachedTheDiskNeedsNoClearing) {
   DirtyMap m = map();
   m.mark(Lba{5}, 1);
-  m.covered(epoch(1), {Lsn{9}, {}}, true);
+  m.covered(epoch_numbered(1), {Lsn{9}, {}}, true);
   EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u);
 }
 
 TEST_F(DirtyTest, CoveredInPartKeepsTheMarks) {
   DirtyMap m = map();
   m.mark(Lba{5}, 1);
-  m.covered(epoch(1), {Lsn{9}, {}}, false);
+  m.covered(epoch_numbered(1), {Lsn{9}, {}}, false);
   EXPECT_EQ(m.count(), 1u);
   EXPECT_EQ(m.slot().since.lsn, Lsn{9});
-  m.covered(epoch(1), {Lsn{7}, {}}, true);
+  m.covered(epoch_numbered(1), {Lsn{7}, {}}, true);
   EXPECT_EQ(m.slot().since.lsn, Lsn{9}) << "never backwards";
   EXPECT_EQ(m.count(), 1u);
 }
@@ -78,7 +78,7 @@ TEST_F(DirtyTest, CoveredInPartKeepsTheMarks) {
 TEST_F(DirtyTest, AfterAPartingOnlyWhatCameLaterStaysMarked) {
   DirtyMap m = map();
   m.mark(Lba{5}, 1);
-  m.part(epoch(1), {Lsn{9}, {}});
+  m.part(epoch_numbered(1), {Lsn{9}, {}});
   EXPECT_EQ(m.slot().since.lsn, Lsn{9});
   m.mark(Lba{7}, 2);
   ASSERT_EQ(written(m, DirtyMap::Pages::lacking), 1u);
@@ -98,9 +98,9 @@ TEST_F(DirtyTest, AfterAPartingOnlyWhatCameLaterStaysMarked) {
 TEST_F(DirtyTest, APartingThatIsMadeUpForLeavesNothingBehind) {
   DirtyMap m = map();
   m.mark(Lba{5}, 1);
-  m.part(epoch(1), {Lsn{9}, {}});
+  m.part(epoch_numbered(1), {Lsn{9}, {}});
   m.mark(Lba{7}, 1);
-  m.covered(epoch(1), {Lsn{20}, {}}, true);
+  m.covered(epoch_numbered(1), {Lsn{20}, {}}, true);
   EXPECT_EQ(m.count(), 0u);
   m.since_is_durable(Lsn{20});
   m.mark(Lba{8}, 1);
@@ -111,9 +111,9 @@ TEST_F(DirtyTest, AnUnknownOneIsKnownOnceNothingIsMissing) {
   DirtyMap m({3, false, {}, {}}, 0, sb.volume_blocks, {});
   m.mark(Lba{5}, 1);
   EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u) << "the bitmap is not valid yet";
-  m.covered(epoch(1), {Lsn{9}, {}}, false);
+  m.covered(epoch_numbered(1), {Lsn{9}, {}}, false);
   EXPECT_FALSE(m.slot().known);
-  m.covered(epoch(1), {Lsn{12}, {}}, true);
+  m.covered(epoch_numbered(1), {Lsn{12}, {}}, true);
   EXPECT_TRUE(m.slot().known);
   EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 3u) << "whatever the previous user of the slot has left";
 }

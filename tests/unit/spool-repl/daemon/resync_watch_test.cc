@@ -7,7 +7,7 @@
 namespace twinloft::repl::daemon {
 namespace {
 
-constexpr std::uint64_t volume_blocks = 262'144;  // 1 GiB
+constexpr std::uint64_t watched_blocks = 262'144;  // 1 GiB
 constexpr Duration second = std::chrono::seconds(1);
 
 struct ResyncWatchTest : testing::Test {
@@ -17,12 +17,12 @@ struct ResyncWatchTest : testing::Test {
     p.id = 2;
     p.connection = core::ConnectionState::Connected;
     p.sync_target = true;
-    p.sync_total_blocks = volume_blocks;
+    p.sync_total_blocks = watched_blocks;
   }
   // Each second the resync gets one percent further.
   void pass(int seconds) {
     for (int i = 0; i < seconds; ++i) {
-      status.peers[0].synced_blocks += volume_blocks / 100;
+      status.peers[0].synced_blocks += watched_blocks / 100;
       loop.pass(second);
     }
   }
@@ -30,7 +30,7 @@ struct ResyncWatchTest : testing::Test {
   ManualLoop loop;
   core::VolumeStatus status;
   std::vector<std::string> reports;
-  ResyncWatch watch{loop, volume_blocks, [this] { return status; },
+  ResyncWatch watch{loop, watched_blocks, [this] { return status; },
                     [this](ReplicaId, std::string text) { reports.push_back(std::move(text)); }};
 };
 
@@ -45,7 +45,7 @@ TEST_F(ResyncWatchTest, ReportsEachTenthOnce) {
 TEST_F(ResyncWatchTest, NoMoreThanOneInTenSeconds) {
   watch.begin();
   for (int i = 0; i < 9; ++i) {
-    status.peers[0].synced_blocks += volume_blocks / 10;
+    status.peers[0].synced_blocks += watched_blocks / 10;
     loop.pass(second);
   }
   EXPECT_LE(reports.size(), 1u);

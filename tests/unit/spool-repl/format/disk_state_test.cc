@@ -12,23 +12,23 @@ namespace {
 using namespace samples;
 using namespace disk_state;
 
-Bytes encoded(const DiskState& state) {
+Bytes encoded_state(const DiskState& state) {
   Bytes out;
   Writer w(out);
   put_disk_state(w, state);
   return out;
 }
 
-Result<DiskState> decoded(const Bytes& bytes) {
+Result<DiskState> decoded_state(const Bytes& bytes) {
   Reader r(bytes);
   return get_disk_state(r);
 }
 
 TEST(DiskState, RoundTripInAFixedRoom) {
   for (const auto& [name, state] : disk_states()) {
-    Bytes bytes = encoded(state);
+    Bytes bytes = encoded_state(state);
     EXPECT_EQ(bytes.size(), disk_state_bytes) << name;
-    auto out = decoded(bytes);
+    auto out = decoded_state(bytes);
     ASSERT_TRUE(out) << name << ": " << out.error().message;
     EXPECT_EQ(*out, state) << name;
   }
@@ -43,9 +43,9 @@ TEST(DiskState, OfTwoTheDataAreaIsNoStateOfTheVolume) {
 
 TEST(DiskState, WhatNoStateHasIsRefused) {
   auto refused = [](const DiskState& state, std::size_t at, unsigned value) {
-    Bytes bytes = encoded(state);
+    Bytes bytes = encoded_state(state);
     bytes[at] = static_cast<std::byte>(value);
-    auto out = decoded(bytes);
+    auto out = decoded_state(bytes);
     return !out && out.error().code == Errc::corrupt;
   };
   EXPECT_TRUE(refused(Consistent{}, 0, 4)) << "a tag";
@@ -59,9 +59,9 @@ TEST(DiskState, WhatNoStateHasIsRefused) {
 
 TEST(DiskState, CutShortItIsRefused) {
   for (const auto& [name, state] : disk_states()) {
-    Bytes bytes = encoded(state);
+    Bytes bytes = encoded_state(state);
     bytes.pop_back();
-    EXPECT_FALSE(decoded(bytes)) << name;
+    EXPECT_FALSE(decoded_state(bytes)) << name;
   }
 }
 

@@ -5,11 +5,11 @@
 
 #include "../support/manual_loop.h"
 #include "../support/memory_stream.h"
+#include "sample_volume.h"
 
 namespace twinloft::repl::net {
 namespace {
 
-const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 constexpr Duration timeout = std::chrono::seconds(6);
 
 struct ConnectionTest : testing::Test {

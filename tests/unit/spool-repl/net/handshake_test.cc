@@ -4,10 +4,11 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "sample_volume.h"
+
 namespace twinloft::repl::net {
 namespace {
 
-const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 const Uuid other_volume = Uuid::parse("3f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 using Direction = Handshake::Direction;
 constexpr std::uint16_t hello_type = 1, proof_type = 2, challenge_type = 4;

@@ -9,13 +9,12 @@
 #include <cerrno>
 #include <set>
 
+#include "sample_volume.h"
 #include "twinloft/base/crc32c.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 
 namespace twinloft::repl::net {
-
-inline const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 
 // A port of 127.0.0.1, reserved for the lifetime of this object.
 class Port {

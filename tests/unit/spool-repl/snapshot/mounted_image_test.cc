@@ -22,7 +22,7 @@
 namespace twinloft::repl::snapshot {
 namespace {
 
-constexpr std::uint64_t blocks = 16384;
+constexpr std::uint64_t image_blocks = 16384;
 
 int run(std::vector<std::string> words) {
   std::vector<char*> argv;
@@ -43,11 +43,11 @@ struct Scratch {
     file = directory + "/image", mount_point = directory + "/root";
     std::filesystem::create_directory(mount_point);
     std::ofstream(file).close();
-    std::filesystem::resize_file(file, blocks * block_size);
+    std::filesystem::resize_file(file, image_blocks * block_size);
   }
   ~Scratch() { std::filesystem::remove_all(directory); }
   std::vector<std::byte> content() const {
-    auto text = read_file(file, blocks * block_size);
+    auto text = read_file(file, image_blocks * block_size);
     auto bytes = std::as_bytes(std::span(text.value()));
     return {bytes.begin(), bytes.end()};
   }
@@ -76,7 +76,8 @@ bool mount_is_there(const std::string& path) {
 class MountedImageTest : public testing::Test {
  protected:
   MountedImageTest()
-      : data(std::vector<std::byte>(blocks * block_size)), image(data, HomeMap::identity(blocks), {}) {
+      : data(std::vector<std::byte>(image_blocks * block_size)),
+        image(data, HomeMap::identity(image_blocks), {}) {
     const char* tmp = std::getenv("TMPDIR");
     directory = tmp ? tmp : "/var/tmp";
   }
@@ -217,7 +218,7 @@ TEST_P(SmallBlocksTest, TheirFileSystemRecoversAndIsRead) {
   mounted([&](auto m) {
     ASSERT_TRUE(m) << m.error().message;
     EXPECT_EQ((*m)->type(), GetParam().type);
-    EXPECT_TRUE((*m)->target().changed(0, blocks)) << "nothing was recovered";
+    EXPECT_TRUE((*m)->target().changed(0, image_blocks)) << "nothing was recovered";
     for (int i = 0; i < files; ++i) {
       Fd fd(::openat((*m)->root(), name(i).c_str(), O_RDONLY | O_CLOEXEC));
       ASSERT_TRUE(fd) << name(i);
