@@ -38,11 +38,11 @@ enum class Mode { direct, never_wait, thread };
 struct Sink {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::string> queue;  // guarded by mutex, as the members up to `notice`
+  std::deque<std::string> queue;  // guarded by mutex, as the members up to `ended`
   std::size_t queue_bytes = 0;
   unsigned long missing = 0;
   bool ending = false, ended = false;
-  std::string (*notice)(unsigned long) = nullptr;
+  std::atomic<std::string (*)(unsigned long)> notice{nullptr};  // before the first line that may be missing
   std::atomic<Mode> mode{Mode::direct};
   std::atomic<std::size_t> unwritten{0};  // lines: queued, or being written
   pthread_t thread{};
@@ -112,7 +112,7 @@ void* write_lines(void*) {
     std::string line = std::move(s.queue.front());
     s.queue.pop_front();
     s.queue_bytes -= line.size();
-    if (s.queue.empty() && s.missing > 0) push(s, s.notice(std::exchange(s.missing, 0)));
+    if (s.queue.empty() && s.missing > 0) push(s, s.notice.load()(std::exchange(s.missing, 0)));
     lock.unlock();
     write_and_wait(line);
     lock.lock();
@@ -130,7 +130,7 @@ void queue_line(Sink& s, std::string line) {
       ++s.missing;
       return;
     }
-    if (s.missing > 0) push(s, s.notice(std::exchange(s.missing, 0)));
+    if (s.missing > 0) push(s, s.notice.load()(std::exchange(s.missing, 0)));
     push(s, std::move(line));
   }
   s.changed.notify_one();
@@ -138,7 +138,7 @@ void queue_line(Sink& s, std::string line) {
 
 void write_or_drop(Sink& s, const std::string& line) {
   std::lock_guard lock(s.mutex);
-  if (s.missing > 0 && write_within(s.notice(s.missing), 0)) s.missing = 0;
+  if (s.missing > 0 && write_within(s.notice.load()(s.missing), 0)) s.missing = 0;
   if (s.missing > 0 || !write_within(line, 0)) ++s.missing;
 }
 
@@ -172,10 +172,7 @@ void after_fork_in_child() {
 void sink_line(std::string line, std::string (*notice)(unsigned long missing)) {
   Sink& s = sink();
   if (s.mode == Mode::direct) return write_and_wait(line);
-  if (s.notice == nullptr) {
-    std::lock_guard lock(s.mutex);
-    s.notice = notice;
-  }
+  s.notice = notice;
   if (s.mode == Mode::thread)
     queue_line(s, std::move(line));
   else
