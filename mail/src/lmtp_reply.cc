@@ -32,7 +32,7 @@ Status LmtpReplyParser::take_line(std::string_view line, bool& complete) {
   bool has_code = line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) &&
                   is_digit(line[2]);
   if (!has_code || (line.size() > 3 && line[3] != ' ' && line[3] != '-'))
-    return fail(Errc::corrupt, "\"{}\" is no reply", shown(line));
+    return fail(Errc::corrupt, "\"{}\" is not a reply", shown(line));
   int code = (line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0');
   if (!reply_.lines.empty() && reply_.code != code)
     return fail(Errc::corrupt, "a reply whose lines have the codes {} and {}", reply_.code, code);

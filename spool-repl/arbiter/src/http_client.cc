@@ -68,7 +68,7 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
   rest.remove_prefix(e.tls ? 8 : 7);
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.find('@') != std::string_view::npos)
-    return fail(Errc::invalid, "an endpoint must hold no password: use user and password_file");
+    return fail(Errc::invalid, "an endpoint must not contain a password: use user and password_file");
   bool odd = std::any_of(rest.begin(), rest.end(),
                          [](char c) { return c <= ' ' || c == 127 || c == '/' || c == '?' || c == '#'; });
   std::string_view port = port_default;

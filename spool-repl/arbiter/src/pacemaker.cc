@@ -107,7 +107,7 @@ std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& re
     auto node = name == settings_.nodes.end() ? cib.nodes.end() : cib.nodes.find(name->second);
     if (node != cib.nodes.end() && node->second != NodeFate::lost) continue;
     out += fmt::format("{}replica {} ({})", out.empty() ? "" : ", ", id,
-                       name == settings_.nodes.end() ? "in no entry of nodes" : name->second);
+                       name == settings_.nodes.end() ? "not in nodes" : name->second);
   }
   return out;
 }

@@ -209,7 +209,7 @@ struct Checker {
         error("peer.address: {} is replica {}'s, and replica {} cannot be there too", p.address,
               before->second, p.id);
       if (at && at_own && at->overlaps(*at_own) && (!at_own->is_wildcard() || at->is_loopback()))
-        error("peer.address: {} is where this replica itself listens ({}): put the address of replica {}",
+        error("peer.address: {} is this replica's own listen address ({}): set the address of replica {}",
               p.address, s.listen, p.id);
       bool loopback = !at || at->is_loopback();
       all_loopback = all_loopback && loopback;
@@ -349,8 +349,8 @@ void check_listeners(const NodeSettings& node, Findings& out) {
       if (!at) continue;
       for (const auto& [other, user] : users)
         if (at->overlaps(other))
-          out.errors.push_back(fmt::format("volume {}: {}: {} is taken already by that of {}, {}", v.name,
-                                           key, text, user, other.text));
+          out.errors.push_back(fmt::format("volume {}: {}: {} is already in use by {}, {}", v.name, key, text,
+                                           user, other.text));
       users.emplace_back(*at, fmt::format("volume {}: {}", v.name, key));
     }
 }
@@ -390,8 +390,7 @@ Status fits_superblock(const VolumeSettings& s, const Superblock& sb) {
   if (std::uint64_t bytes = sb.volume_blocks * block_size; s.size != 0 && s.size != bytes)
     return fail(Errc::conflict,
                 "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: "
-                "put {} back, or "
-                "leave the key out",
+                "set it to {}, or remove the key",
                 s.name, s.size, bytes, bytes);
   return {};
 }

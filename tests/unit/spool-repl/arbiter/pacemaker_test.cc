@@ -246,7 +246,7 @@ TEST_F(PacemakerTest, EvidenceAboutTheWrongNodeIsNone) {
   EpochValue odd = value(1, 1, set_of(1) | set_of(3)), next = value(2, 1);
   cluster.name = "n1";
   cluster.value = encode_value(volume, odd);
-  EXPECT_TRUE(unknown(store->perform(swap(odd, next)), "replica 3 (in no entry of nodes)"));
+  EXPECT_TRUE(unknown(store->perform(swap(odd, next)), "replica 3 (not in nodes)"));
 }
 
 TEST_F(PacemakerTest, TroubleWithTheProgramsAndTheValue) {

@@ -257,19 +257,18 @@ TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   EXPECT_EQ(only("volume other: nbd.listen: "), "") << "within one volume";
   other.control = where + "/other";
   other.listen = "127.0.0.1:7710";
-  EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is taken already by that of volume mail: listen, "
+  EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is already in use by volume mail: listen, "
                  "0.0.0.0:7710"),
             "");
   other.listen = "127.0.0.1:7711";
   other.nbd_listen = "0.0.0.0:7711";
-  EXPECT_EQ(only("volume other: nbd.listen: 0.0.0.0:7711 is taken already by that of volume other: listen"),
-            "");
+  EXPECT_EQ(only("volume other: nbd.listen: 0.0.0.0:7711 is already in use by volume other: listen"), "");
 }
 
 TEST_F(CheckTest, PeersWhereNoPeerCanBe) {
   s.peers[0].address = "127.0.0.1:7710";
   EXPECT_TRUE(
-      says(check_volume(s).errors, "127.0.0.1:7710 is where this replica itself listens (0.0.0.0:7710)"));
+      says(check_volume(s).errors, "127.0.0.1:7710 is this replica's own listen address (0.0.0.0:7710)"));
   s.peers[0].address = "192.0.2.2:7710";
   s.peers.push_back({3, "192.0.2.2:7710", core::Protocol::C});
   EXPECT_TRUE(
