@@ -41,11 +41,15 @@ Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const 
   return out;
 }
 
-// Whether the full table begins after `epoch`, so that it has forgotten the epoch. False if it may have
-// forgotten a loss.
-bool forgets(const EpochTable& epochs, const Epoch& epoch) {
-  return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter &&
-         !(epochs.front().flags & epoch_lossy);
+constexpr Lsn nowhere{UINT64_MAX};
+
+// Whether the full table begins after `epoch`, so that it has forgotten the epoch, or behind the record after
+// `common`, so that it has forgotten an epoch there. False if it may have forgotten a loss.
+bool forgets(const EpochTable& epochs, const Epoch& epoch, Lsn common = nowhere) {
+  if (epochs.size() < epoch_table_max) return false;
+  const EpochEntry& oldest = epochs.front();
+  return (oldest.epoch.counter > epoch.counter || Lsn{oldest.start.v - 1} > common) &&
+         !(oldest.flags & epoch_lossy);
 }
 
 // Whether the table `there` has forgotten a forced promotion that this history does not have. Promotions of
@@ -54,11 +58,12 @@ bool forced_unseen(const EpochTable& here, const EpochTable& there, ReplicaSet c
   return (forcers_unknown_to(here, there) & ~counted) != 0;
 }
 
-// Whether the offered table has forgotten the epoch `left`, in which this history ends, but its primary still
-// has everything acknowledged here. The primary was a member of `left`, so it had these records. It could
-// only have given them up for a forced history (covers).
-bool forgotten_and_kept(const History& here, const Offer& there, const EpochEntry& left) {
-  if (!forgets(there.epochs, left.epoch) || !(left.in_sync & set_of(there.primary))) return false;
+// Whether the offered table has forgotten the epoch `left`, in which this history ends, or the first epoch
+// behind `common`, but its primary still has everything acknowledged here. The primary was a member of
+// `left`, so it had these records. It could only have given them up for a forced history (covers).
+bool forgotten_and_kept(const History& here, const Offer& there, const EpochEntry& left,
+                        Lsn common = nowhere) {
+  if (!forgets(there.epochs, left.epoch, common) || !(left.in_sync & set_of(there.primary))) return false;
   return !forced_unseen(here.epochs, there.epochs, left.in_sync) &&
          std::none_of(there.epochs.begin(), there.epochs.end(), [&](const EpochEntry& e) {
            return (e.flags & epoch_by_force) && !(left.in_sync & set_of(e.writer));
@@ -113,7 +118,7 @@ bool has_what_was_damaged(const History& here, const Damaged& damage, const Offe
   auto ours = find(newest.epoch);
   bool has_newest = ours != epochs.end();
   if (damage.until != Lsn{} && !reaches(ours) && !(damage.of && reaches(find(*damage.of))))
-    return forgotten_and_kept(here, there, newest);
+    return forgotten_and_kept(here, there, newest, damage.until);
   if (has_newest && ours + 1 == epochs.end()) return true;
   EpochEntry left = has_newest ? *ours : newest;         // the epoch in which the tail here ends
   Lsn parted = has_newest ? ours->start : damage.until;  // common epochs are no successors
@@ -121,6 +126,7 @@ bool has_what_was_damaged(const History& here, const Damaged& damage, const Offe
     if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
   Successors behind = successors_behind(parted, epochs, left.epoch);
   bool forced_here = (left.flags & epoch_by_force) != 0;
+  if (forgotten_and_kept(here, there, left, parted)) return true;
   return left.in_sync != 0 &&
          covers(here.one_chain, there.primary, there.epoch, behind, left, forced_here, false);
 }
@@ -165,7 +171,7 @@ std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Ls
   if (common < here.commit)
     return SplitBrain{fmt::format("split brain: {} is committed here, and {}", here.commit.v, parted)};
   if (here.last == common) return std::nullopt;
-  if (forgotten_and_kept(here, there, here.newest)) return std::nullopt;
+  if (forgotten_and_kept(here, there, here.newest, common)) return std::nullopt;
   bool forced_here = std::any_of(here.epochs.begin(), here.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && e.start <= here.last && (e.flags & epoch_by_force);
   });

@@ -36,6 +36,15 @@ EpochTable full_table(std::uint64_t first, ReplicaId writer, unsigned in_sync,
   return table;
 }
 
+// The same without the epoch `left_out`, which was begun beside these.
+EpochTable full_table_beside(std::uint64_t left_out, std::uint64_t first, ReplicaId writer, unsigned in_sync,
+                             std::uint32_t first_flags = 0) {
+  EpochTable table = full_table(first, writer, in_sync, first_flags);
+  std::erase_if(table, [&](const EpochEntry& e) { return e.epoch == epoch(left_out); });
+  table.push_back(entry(first + epoch_table_max, writer, in_sync));
+  return table;
+}
+
 // The state of replica 2. Its log ends at `last`.
 struct Held {
   EpochTable epochs;
@@ -187,6 +196,26 @@ const Case of_records[] = {
      {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
      {with_forgotten_force(full_table(5, 1, 12), 3), Lsn{17}},
      "has given up what was written in epoch 1"},
+    {"R3k: an epoch of a member beside a table that does not reach back",
+     {{entry(1, 1, 12), entry(5, 2, 12)}, Lsn{55}, Lsn{15}},
+     {full_table_beside(5, 3, 1, 12), Lsn{19}},
+     "cut"},
+    {"R3k: the table reaches back",
+     {{entry(1, 1, 12), entry(5, 2, 12)}, Lsn{55}, Lsn{15}},
+     {full_table_beside(5, 3, 1, 12, lossy), Lsn{29}},
+     "has given up what was written in epoch 5"},
+    {"R3k: an epoch without the primary",
+     {{entry(1, 1, 12), entry(5, 2, 2)}, Lsn{55}, Lsn{15}},
+     {full_table_beside(5, 3, 1, 12), Lsn{19}},
+     "without replica 1"},
+    {"R3k: it may have forgotten a loss",
+     {{entry(1, 1, 12), entry(5, 2, 12)}, Lsn{55}, Lsn{15}},
+     {full_table_beside(5, 3, 1, 12, lossy), Lsn{19}},
+     "has given up what was written in epoch 5"},
+    {"R3k: it has forgotten a stranger's force",
+     {{entry(1, 1, 12), entry(5, 2, 12)}, Lsn{55}, Lsn{15}},
+     {with_forgotten_force(full_table_beside(5, 3, 1, 12), 3), Lsn{19}},
+     "has given up what was written in epoch 5"},
     {"R9: a part of a history",
      incomplete({entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0},
                 disk_state::Syncing{epoch(9), std::nullopt}),
@@ -212,6 +241,16 @@ const Case of_records[] = {
                 disk_state::Damaged{Lsn{18}, epoch(1), entry(1, 1, 12), {}}),
      {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
      "follow"},
+    {"R17: a damaged journal of a member beside a table that does not reach back",
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{18}, epoch(1), entry(5, 2, 12), {}}),
+     {full_table_beside(5, 3, 1, 12), Lsn{12}},
+     "follow"},
+    {"R17: that table may have forgotten a loss",
+     incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
+                disk_state::Damaged{Lsn{18}, epoch(1), entry(5, 2, 12), {}}),
+     {full_table_beside(5, 3, 1, 12, lossy), Lsn{12}},
+     "LSN 18 was committed"},
     {"R17: a damaged journal of a history that is not there",
      incomplete({entry(1, 1, 12)}, Lsn{12}, Lsn{12},
                 disk_state::Damaged{Lsn{28}, epoch(2), entry(2, 2, 2), {}}),
