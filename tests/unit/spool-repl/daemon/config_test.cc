@@ -331,7 +331,7 @@ TEST_F(ConfigTest, WrongArbiters) {
            {"[\"a:1\"]", "expected http://"},
            {"[\"http://a:1\", \"ftp://b:1\"]", "\"ftp://b:1\""},
            {"[\"http://a:1\", \"http://a:1\"]", "twice"},
-           {"[\"http://u:p@a:1\"]", "no password"}})
+           {"[\"http://u:p@a:1\"]", "must not contain a password"}})
     EXPECT_TRUE(refused(etcd + "endpoints = " + value + "\n", 8, key + "endpoints", words)) << value;
   std::string many;
   for (int i = 0; i < 17; ++i) many += fmt::format("\"http://a{}:1\",", i);
