@@ -78,7 +78,8 @@ TEST_F(LanesTest, SignalsThatEndItsMakerEndItNot) {
 TEST_F(LanesTest, WhereNoDescriptorIsLeftThatIsSaid) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  ASSERT_EQ(fmt::format("{}", 1), "1");  // UBSan needs a descriptor when it first checks an object of fmt
+  ASSERT_EQ(fmt::format("{}: {}", "a", 1), "a: 1");  // UBSan needs a descriptor for its first look at such an
+                                                     // object
   Fd next(::dup(0));
   rlimit none{static_cast<rlim_t>(next.get()), before.rlim_max};
   next.reset();
