@@ -227,7 +227,7 @@ void Cluster::on_notice(Node& n, const core::Notice& notice) {
     coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
   note_rejoin(n, notice);
   if (notice.text.find("cannot be read among blocks") != std::string::npos) restore(n, 0, volume_blocks_);
-  if (notice.text.find("going on without") != std::string::npos)
+  if (notice.text.find("continuing without") != std::string::npos)
     coverage_.hit("membership: a member removed");
   if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
     coverage_.hit("membership: a member added");

@@ -98,7 +98,7 @@ void Core::step(Event event) {
         } else if constexpr (std::is_same_v<E, CheckpointNow>) {
           parts_->checkpointer.request_all();
         } else if constexpr (std::is_same_v<E, Detach>) {
-          parts_->volume.fail_device("the device was taken away from its users");
+          parts_->volume.fail_device("the device was detached while it was in use");
         } else {
           parts_->step(e);
         }
@@ -159,7 +159,7 @@ void Core::Parts::step(const DiskDone& e) {
     }
     case TokenKind::journal_read:
     case TokenKind::arbiter:
-      TL_CHECK_MSG(false, "has an event of its own");
+      TL_CHECK_MSG(false, "this token has its own event");
   }
 }
 
@@ -169,7 +169,7 @@ void Core::Parts::step(const Promote& e) {
   if (auto* p = primary()) {
     bool alone = e.force && p->go_on_alone();
     volume.out.commands.push_back(
-        {e.token, true, alone ? "going on without the replicas that are away" : "already Primary"});
+        {e.token, true, alone ? "continuing without the absent replicas" : "already Primary"});
     return;
   }
   if (granted || demote_command) {
@@ -178,7 +178,7 @@ void Core::Parts::step(const Promote& e) {
   }
   if (secondary()->discards()) {
     if (e.token != 0)
-      volume.out.commands.push_back({e.token, false, "this replica's history is being given up"});
+      volume.out.commands.push_back({e.token, false, "this replica's history is being discarded"});
     return;
   }
   promotion.ask(e.token == 0 ? std::nullopt : std::optional(e.token), e.force, e.accept_loss);
@@ -202,7 +202,7 @@ void Core::Parts::step(const Discard& e) {
   if (primary()) {
     volume.out.commands.push_back({e.token, false, "this replica is Primary: demote it first"});
   } else if (granted || promotion.busy()) {
-    volume.out.commands.push_back({e.token, false, "a promotion is under way: demote gives it up"});
+    volume.out.commands.push_back({e.token, false, "a promotion is under way: `demote` cancels it"});
   } else {
     secondary()->discard(e);
   }
@@ -323,7 +323,9 @@ void Core::Parts::step(PeerInput& e) {
     with_role([&](auto& r) { r.peer_state(e.peer, *state); });
   } else if (auto* claim = std::get_if<Claim>(&e.message)) {
     if (primary() || granted)
-      volume.out.sends.push_back(Send{e.peer, ClaimReply{claim->attempt, false, "it is Primary"}});
+      volume.out.sends.push_back(
+          Send{e.peer,
+               ClaimReply{claim->attempt, false, fmt::format("replica {} is Primary", volume.sb.replica)}});
     else
       promotion.handle(e.peer, *claim, secondary()->follows());
   } else if (auto* reply = std::get_if<ClaimReply>(&e.message)) {
@@ -340,14 +342,13 @@ void Core::Parts::step(PeerInput& e) {
 bool Core::Parts::step_repair(ReplicaId from, PeerMessage& message) {
   if (auto* question = std::get_if<FetchBlock>(&message)) {
     if (question->lba.v >= volume.sb.volume_blocks)
-      volume.refuse_link(from, "it asked for a block beyond the volume");
+      volume.refuse_link(from, "request for a block beyond the volume's end");
     else
       answers.ask(from, *question);
     return true;
   }
   auto* answer = std::get_if<FetchedBlock>(&message);
-  if (answer && !repair.handle(from, *answer))
-    volume.refuse_link(from, "it sent a block that nobody asked for");
+  if (answer && !repair.handle(from, *answer)) volume.refuse_link(from, "unrequested block");
   return answer != nullptr;
 }
 
@@ -369,7 +370,8 @@ void Core::Parts::advance_repair() {
 // The newer epoch stays. The older epoch yields only if the newer history has all of its acknowledged writes.
 // An arbiter ensures that. Without an arbiter, the newer primary must have been a member of the older epoch.
 void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
-  if (!primary()) return volume.refuse_link(other, "this replica is being promoted");
+  if (!primary())
+    return volume.refuse_link(other, fmt::format("replica {} is being promoted", volume.sb.replica));
   // Equal counters: two replicas were promoted at the same time, by force or in a partition.
   std::uint64_t ours = primary()->epoch().counter;
   bool newer = m.epoch.counter > ours || (m.epoch.counter == ours && other < volume.sb.replica);
@@ -377,11 +379,11 @@ void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
                        (volume.recorded().in_sync & set_of(other));
   if (newer && nothing_alone) {
     primary()->lose(fmt::format("replica {} is primary since epoch {}", other, m.epoch.counter));
-    volume.refuse_link(other, "this replica steps down first");
+    volume.refuse_link(other, fmt::format("replica {} steps down first", volume.sb.replica));
   } else if (newer || !nothing_alone) {
     primary()->refuse_other(
         other,
-        fmt::format("split brain: replicas {} and {} both went on as primary", volume.sb.replica, other),
+        fmt::format("split brain: replicas {} and {} both continued as primary", volume.sb.replica, other),
         true);
   } else {
     primary()->refuse_other(other,

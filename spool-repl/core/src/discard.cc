@@ -22,14 +22,12 @@ const SplitBrain* Discarding::rival(ReplicaId met_last) const {
 }
 
 std::string Discarding::objection(const Discard& command, const SplitBrain* split) const {
-  if (command_) return "its history is being given up already";
-  if (v_.failed) return "this node's disk has failed: " + v_.failure;
-  if (v_.disk.syncing() && !split)
-    return "this replica is Inconsistent: it has no history of its own that could be given up";
+  if (command_) return "this replica's history is already being discarded";
+  if (v_.failed) return fmt::format("replica {} has failed: {}", v_.sb.replica, v_.failure);
+  if (v_.disk.syncing() && !split) return "this replica is Inconsistent: it has no history to discard";
   if (!split)
-    return "this replica has seen no split brain: nothing is given up. Start the replica whose history is to "
-           "stay, as primary, and let "
-           "the two connect";
+    return "this replica knows of no split brain: nothing was discarded. Promote the replica whose history "
+           "is to stay, and let both connect";
   if (split->parted == Lsn{} && !command.force) return nothing_in_common(split->with);
   return "";
 }
@@ -48,9 +46,10 @@ std::string Discarding::nothing_in_common(ReplicaId with) const {
   bool forgotten = v_.sb.epochs.size() == epoch_table_max ||
                    (link && link->state && link->state->epochs.size() == epoch_table_max);
   return fmt::format(
-      "replica {} shows nothing of the history that is here. It may have been created anew{}, and this may "
-      "be the only copy: nothing is given up. --force, if its history is the one to keep all the same",
-      with, forgotten ? fmt::format(", or the two parted more than {} epochs ago", epoch_table_max) : "");
+      "replica {0} shows no record of the history here: nothing was discarded. Replica {0} may have been "
+      "recreated{1}. This may be the only copy. If the history of replica {0} is the one to keep, use "
+      "--force",
+      with, forgotten ? fmt::format(", or both split more than {} epochs ago", epoch_table_max) : "");
 }
 
 // If the last common record is not known yet, the winner is refused now. The match finds the common record,
@@ -80,7 +79,7 @@ std::optional<Instant> Discarding::next_tick() const {
 
 void Discarding::advance() {
   if (!command_) return;
-  if (v_.failed) return end(false, "this node's disk has failed: " + v_.failure);
+  if (v_.failed) return end(false, fmt::format("replica {} has failed: {}", v_.sb.replica, v_.failure));
   if (rejoin_.gives_up() || v_.now < command_->deadline) return;
   end(false, fmt::format("replica {} has not connected as primary within {} s: nothing was changed",
                          command_->winner,
@@ -91,13 +90,13 @@ void Discarding::advance() {
 std::string Discarding::doubt_of_winner() const {
   TL_CHECK(command_.has_value());
   const Link* link = v_.find_link(command_->winner);
-  if (!link || !link->state) return "it has not said what it holds";
+  if (!link || !link->state) return "its state is not known yet";
   if (link->state->inconsistent) return "it is Inconsistent";
   const SplitBrain* split = v_.split_brain_with(command_->winner);
   if (!split) return "the split brain is over";
-  if (!split->parted) return "it is not known what both have";
+  if (!split->parted) return "the last common record is not known";
   if (link->state->last.lsn < *split->parted)
-    return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both",
+    return fmt::format("its history ends at LSN {}, before the last common record {}",
                        link->state->last.lsn.v, split->parted->v);
   return "";
 }
@@ -105,7 +104,8 @@ std::string Discarding::doubt_of_winner() const {
 void Discarding::finish() {
   TL_CHECK(command_ || v_.failed);  // a failed device ends the command, but not the discard
   TL_CHECK(v_.disk.syncing() && v_.log.last_mark().lsn == Lsn{0});
-  end(true, fmt::format("the history of this replica is given up: replica {} fills it", winner()));
+  end(true,
+      fmt::format("the history of this replica is discarded: a resync from replica {} follows", winner()));
 }
 
 void Discarding::check_invariants() const {

@@ -66,7 +66,7 @@ void DiskCondition::note_refill(Lsn until, const Epoch& epoch, const Epoch& of) 
       Overloaded{[&](Consistent&) { state_ = Refilling{until, epoch}; }, [&](Refilling& s) { refill(s); },
                  [&](Damaged& s) { repair(s); }, [](Syncing&) {},  // the resync brings everything
                  [&](AcceptingLoss& s) { std::visit(Overloaded{refill, repair}, s.lost); },
-                 [](Finishing&) { TL_CHECK_MSG(false, "no primary is followed meanwhile"); }},
+                 [](Finishing&) { TL_CHECK_MSG(false, "no record stream begins while a resync ends"); }},
       state_);
 }
 

@@ -150,9 +150,8 @@ bool is_of_the_cut(const History& here, const Offer& there) {
 
 SplitBrain lost_here(const Damaged& damage, const Offer& there) {
   return {
-      fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, "
-                  "and replica {} "
-                  "does not have that",
+      fmt::format("split brain: before the journal was damaged, it had epoch {} and committed records up to "
+                  "LSN {}, and replica {} does not have them",
                   damage.newest ? damage.newest->epoch.counter : 0, damage.until.v, there.primary)};
 }
 
@@ -169,7 +168,8 @@ std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Ls
                                      const Successors& behind) {
   std::string parted = parting_text(common);
   if (common < here.commit)
-    return SplitBrain{fmt::format("split brain: {} is committed here, and {}", here.commit.v, parted)};
+    return SplitBrain{fmt::format("split brain: replica {} has committed LSN {}, and {}", here.replica,
+                                  here.commit.v, parted)};
   if (here.last == common) return std::nullopt;
   if (forgotten_and_kept(here, there, here.newest, common)) return std::nullopt;
   bool forced_here = std::any_of(here.epochs.begin(), here.epochs.end(), [&](const EpochEntry& e) {
@@ -183,11 +183,10 @@ std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Ls
     return std::nullopt;
   std::uint64_t counter = here.newest.epoch.counter;
   if (here.newest.in_sync & set_of(there.primary))
-    return SplitBrain{
-        fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and {}",
-                    there.primary, counter, parted)};
-  return SplitBrain{fmt::format("split brain: epoch {} went on here without replica {}, and {}", counter,
-                                there.primary, parted)};
+    return SplitBrain{fmt::format("split brain: replica {} has discarded or lost writes of epoch {}, and {}",
+                                  there.primary, counter, parted)};
+  return SplitBrain{fmt::format("split brain: replica {} continued in epoch {} without replica {}, and {}",
+                                here.replica, counter, there.primary, parted)};
 }
 
 }  // namespace
@@ -210,9 +209,10 @@ Verdict judge_resync(const History& here, const Offer& offer) {
   Lsn common = common_history(here.epochs, here.last, offer.epochs, offer.from);
   if (common >= here.last) return verdict::Resync{};
   if (here.commit > offer.from)
-    return SplitBrain{fmt::format(
-        "split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
-        here.commit.v, offer.from.v)};
+    return SplitBrain{
+        fmt::format("split brain: replica {0} has committed LSN {1}, and the history of replica {2} begins "
+                    "at LSN {3}: replica {0} is not overwritten",
+                    here.replica, here.commit.v, offer.primary, offer.from.v)};
   if (is_of_the_cut(here, offer)) return verdict::Resync{};
   // The offered table may be full and begin after all epochs that are known here.
   EpochEntry left = here.newest;
@@ -229,10 +229,10 @@ Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer) {
   // An unfinished resync leaves no history to keep, unless the base of its content is behind `common`.
   bool unfinished = peer && peer->inconsistent && (!peer->base || peer->base->lsn <= common);
   if (unfinished) return verdict::Resync{};
-  return SplitBrain{fmt::format(
-      "split brain: it knows writes up to {} as committed, and {}. Both histories are kept; decide which "
-      "replica is to be primary",
-      commit.v, parting_text(common))};
+  return SplitBrain{
+      fmt::format("split brain: the secondary has committed writes up to LSN {}, and {}. Both histories are "
+                  "kept: decide which replica is to be primary",
+                  commit.v, parting_text(common))};
 }
 
 // Uses only the epochs. The result is that of a match on both sides.
@@ -333,8 +333,8 @@ Lsn common_history(std::span<const EpochEntry> a, Lsn a_end, std::span<const Epo
 }
 
 std::string parting_text(Lsn common) {
-  if (common == Lsn{}) return "no record is known that both have";
-  return fmt::format("the last record that both have is {}", common.v);
+  if (common == Lsn{}) return "no common record is known";
+  return fmt::format("the last common record is {}", common.v);
 }
 
 }  // namespace twinloft::repl::core

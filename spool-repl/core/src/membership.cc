@@ -108,7 +108,7 @@ void Membership::tell_suspension() {
     suspended_since_.reset();
     if (std::exchange(suspension_told_, false))
       v_.out.notices.push_back(
-          {false, "the suspension is over: writes go on", NoticeKind::resumed, 0, term_.epoch().counter});
+          {false, "the suspension is over: writes continue", NoticeKind::resumed, 0, term_.epoch().counter});
     return;
   }
   if (!suspended_since_) suspended_since_ = v_.now;
@@ -124,7 +124,7 @@ std::string Membership::waits_for() const {
   for (const Peer& p : peers_)
     if (term_.required(p) && (!p.is_streaming() || p.filling()))
       text += fmt::format("{}replica {}{}", text.empty() ? "" : ", ", p.id(),
-                          !v_.find_link(p.id())->unfit.empty() ? " (which is configured otherwise)"
+                          !v_.find_link(p.id())->unfit.empty() ? " (which is configured differently)"
                           : goes_on && !needs_us(p) ? " (which has not confirmed this promotion yet)"
                                                     : "");
   if (text.empty()) return fmt::format("min_in_sync = {}", v_.config.min_in_sync);
@@ -259,9 +259,9 @@ void Membership::on_arbiter(const ArbiterAnswer& answer) {
 }
 
 void Membership::lose_to(const ArbiterAnswer& answer) {
-  lose(answer.current ? fmt::format("replica {} is primary since epoch {}, says the arbiter",
+  lose(answer.current ? fmt::format("the arbiter names replica {} as primary since epoch {}",
                                     answer.current->writer, answer.current->epoch.counter)
-                      : "the arbiter has forgotten this volume's epoch");
+                      : "the arbiter no longer holds this volume's epoch");
 }
 
 void Membership::apply_change() {
@@ -282,7 +282,7 @@ void Membership::apply_change() {
     if (left & set_of(p.id())) {
       v_.note_parting(*v_.find_link(p.id()));
       v_.out.notices.push_back(
-          {true, fmt::format("going on without replica {}, epoch {}", p.id(), granted.epoch.counter),
+          {true, fmt::format("continuing without replica {}, epoch {}", p.id(), granted.epoch.counter),
            NoticeKind::member_removed, p.id(), granted.epoch.counter});
     }
   }
@@ -301,10 +301,7 @@ void Membership::lose(std::string reason) {
   if (term_.lost()) return;
   term_.lose();
   v_.out.notices.push_back(
-      {true,
-       fmt::format("no longer primary: {}. What was not yet acknowledged may be missing from "
-                   "its history",
-                   reason),
+      {true, fmt::format("no longer primary: {}. Writes that were not yet acknowledged may be lost", reason),
        NoticeKind::role, v_.sb.replica, term_.epoch().counter});
 }
 

@@ -22,7 +22,7 @@ void PeerLinks::peer_up(ReplicaId id) {
   if (!peer || term_.lost()) return;
   peer->connect(term_.epoch());
   if (v_.failed)  // a failed primary sends nothing
-    return refuse(v_, *peer, "the primary's disk has failed: " + v_.failure);
+    return refuse(v_, *peer, fmt::format("replica {} has failed: {}", v_.sb.replica, v_.failure));
   v_.out.sends.push_back(Send{id, MatchRequest{term_.epoch()}});
 }
 
@@ -30,7 +30,8 @@ void PeerLinks::peer_down(ReplicaId id) {
   Peer* peer = peers_.find(id);
   if (!peer) return;
   if (peer->is_streaming())
-    v_.out.notices.push_back({true, fmt::format("peer {} is lost", id), NoticeKind::disconnected, id});
+    v_.out.notices.push_back(
+        {true, fmt::format("connection to peer {} lost", id), NoticeKind::disconnected, id});
   peer->disconnect();
   if (!membership_.changing(id)) peer->adding = false;
 }
@@ -47,25 +48,26 @@ void PeerLinks::peer_input(ReplicaId id, PeerMessage message) {
                       std::is_same_v<M, SyncAck> || std::is_same_v<M, SyncDiffer>)
           handle(*peer, m);
         else
-          refuse(v_, *peer, "it sent a message that only a primary sends: is it configured as primary too?");
+          refuse(v_, *peer, "unexpected message of a primary: both replicas may be primary");
       },
       message);
 }
 
 void PeerLinks::handle(Peer& peer, const Ack& m) {
   Peer::Streaming* stream = peer.streaming();
-  if (!stream || m.epoch != peer.epoch) return refuse(v_, peer, "it acknowledged records of another epoch");
+  if (!stream || m.epoch != peer.epoch)
+    return refuse(v_, peer, "acknowledgement of records of another epoch");
   auto durable = v_.log.find(m.durable);
   RecordNo received = v_.log.end_upto(m.received);
   if (!durable || *durable > stream->sent_end || received > stream->sent_end || received < *durable)
-    return refuse(v_, peer, fmt::format("it acknowledged {}, which it was not sent", m.durable.lsn.v));
+    return refuse(v_, peer, fmt::format("acknowledgement of LSN {}, which was not sent", m.durable.lsn.v));
   peer.durable_end = std::max(peer.durable_end, *durable);
   stream->received_end = std::max(stream->received_end, received);
   v_.end_split_brain(peer.id());  // the peer has compared the histories, and follows this one
 }
 
 void PeerLinks::handle(Peer& peer, const Refuse& m) {
-  peer.stand_alone("it refused: " + m.reason);
+  peer.stand_alone(fmt::format("replica {} refused: {}", peer.id(), m.reason));
   if (m.split_brain) v_.note_split_brain(peer.id(), std::nullopt);
   v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.id(), m.reason),
                             m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.id()});
@@ -85,7 +87,7 @@ void PeerLinks::pump(Peer& peer) {
   if (!peer.is_streaming() || membership_.first_record_not_durable()) return;
   Peer::Streaming& stream = *peer.streaming();
   if (stream.sent_end < v_.log.first())
-    return refuse(v_, peer, "it has lost records that it had acknowledged");
+    return refuse(v_, peer, fmt::format("replica {} has lost records that it had acknowledged", peer.id()));
   while (!stream.reading && stream.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(stream.sent_end);
     RecordNo acked = std::max(peer.durable_end, v_.log.first());
@@ -136,11 +138,13 @@ void PeerLinks::journal_is_damaged(Peer& peer, const std::string& how) {
   v_.readable_from = peer.sent_end() + 1;
   checkpointer_.request_all();
   peer.stand_alone("the journal here " + how);
-  v_.out.notices.push_back(
-      {true, fmt::format("the journal here {}: replica {} gets its content by a resync", how, peer.id()),
-       NoticeKind::other, peer.id()});
-  v_.out.sends.push_back(Send{peer.id(), Refuse{"my journal is damaged: connect again for a resync"}});
-  v_.out.closes.push_back({peer.id(), "for a resync, since the journal here is damaged"});
+  v_.out.notices.push_back({true,
+                            fmt::format("the journal here {}: replica {} gets a resync", how, peer.id()),
+                            NoticeKind::other, peer.id()});
+  v_.out.sends.push_back(
+      Send{peer.id(), Refuse{fmt::format("the journal of replica {} is damaged: connect again for a resync",
+                                         v_.sb.replica)}});
+  v_.out.closes.push_back({peer.id(), "the journal here is damaged: reconnecting for a resync"});
 }
 
 // Each batch of output sends the commit point once, not once for each record.
@@ -217,14 +221,13 @@ void PeerLinks::close_slow() {
     if (!membership_.may_be_closed(p)) continue;
     if (p.streaming()->due_end != 0 && v_.now - p.streaming()->due_since >= v_.config.slow_peer) {
       refuse(v_, p,
-             fmt::format("what was sent to it was not durable there within {} s",
+             fmt::format("data sent to replica {} was not durable there within {} s", p.id(),
                          std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
     } else if (!term_.required(p) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
-      refuse(v_, p,
-             fmt::format("it is {} MiB behind, more than half of the journal, which is not kept for it "
-                         "any longer: it gets the rest "
-                         "by a resync",
-                         backlog(p) >> 20));
+      refuse(
+          v_, p,
+          fmt::format("replica {} is {} MiB behind, more than half of the journal: a resync brings the rest",
+                      p.id(), backlog(p) >> 20));
     }
   }
 }

@@ -7,7 +7,7 @@
 namespace twinloft::repl::core {
 
 void PeerLinks::handle(Peer& peer, const MatchState& m) {
-  if (!peer.in<Peer::Matching>()) return refuse(v_, peer, "it answered a question nobody asked");
+  if (!peer.in<Peer::Matching>()) return refuse(v_, peer, "unrequested answer about the log");
   match(peer, m);
 }
 
@@ -41,7 +41,9 @@ void PeerLinks::unknown_epoch(Peer& peer, std::uint64_t counter) {
     return;
   }
   if (v_.config.arbiter == Arbiter::external) membership_.ask_whether_granted(counter);
-  refuse(v_, peer, fmt::format("it holds epoch {}, which nobody granted", counter));
+  refuse(v_, peer,
+         fmt::format("replica {} has epoch {}, which replica {} does not know", peer.id(), counter,
+                     v_.sb.replica));
 }
 
 // Binary search: the histories are equal up to a record and differ after it.
@@ -62,7 +64,7 @@ void PeerLinks::probe_next(Peer& peer) {
 void PeerLinks::handle(Peer& peer, const ProbeReply& m) {
   auto* matching = peer.in<Peer::Matching>();
   if (!matching || !matching->search || m.mark != matching->search->mark)
-    return refuse(v_, peer, "it answered a question nobody asked");
+    return refuse(v_, peer, "unrequested answer about the log");
   Peer::Matching::Search& search = *matching->search;
   if (m.found) {
     search.low = search.probing;

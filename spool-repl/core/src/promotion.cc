@@ -31,16 +31,14 @@ EpochEntry Promotion::newest_known() const {
 // Why this replica cannot be promoted now. Empty: no objection.
 std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
-  if (v_.failed) return "this node's disk has failed: " + v_.failure;
+  if (v_.failed) return fmt::format("replica {} has failed: {}", v_.sb.replica, v_.failure);
   if (v_.disk.damaged() && !accept_loss_)
     return fmt::format(
-        "the journal here was damaged, and acknowledged writes behind LSN {} may be missing: they come back "
-        "from a "
-        "replica that has them. Connect one, or promote it. If there is none, use --accept-loss",
+        "the journal here was damaged: acknowledged writes after LSN {} may be missing. Connect or promote a "
+        "replica that has them. If there is none, use --accept-loss",
         v_.log.last_mark().lsn.v);
   if (v_.disk.inconsistent() && !v_.disk.damaged())
-    return "this replica is Inconsistent: a resync into it has not been finished. Promote its source, or "
-           "wait";
+    return "this replica is Inconsistent: its resync is not finished. Promote its source, or wait";
   for (const Link& l : v_.links)
     if (l.state && l.state->primary)
       return fmt::format("replica {} is Primary: demote it first", l.config.id);
@@ -53,16 +51,16 @@ std::string Promotion::obstacle() const {
   EpochEntry newest = newest_known();
   if (!(newest.in_sync & set_of(self)) && v_.config.arbiter == Arbiter::manual)
     return fmt::format(
-        "replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
-        "Promote one of those and let this one catch up, or use --force and lose that",
+        "replica {} is not in sync: epoch {} continued on replica {}, which may have acknowledged writes "
+        "that are missing here. Promote such a replica and let this replica catch up, or use --force and "
+        "lose those writes",
         self, newest.epoch.counter, set_text(newest.in_sync));
   if (std::string why = stranger_in(newest.in_sync); !why.empty()) return why;
   for (const Link& l : v_.links)
     if (may_hold_more(l))
       return fmt::format(
           "replica {0} holds acknowledged writes up to {1}, this replica only up to {2}: promote replica "
-          "{0}, or let "
-          "this replica catch up",
+          "{0}, or let this replica catch up",
           l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
   // Without any known epoch, an absent replica may have the volume, even if it does not use protocol C.
@@ -75,8 +73,7 @@ std::string Promotion::obstacle() const {
   if (!away.empty())
     return fmt::format(
         "Cannot reach replica {}. If it is still primary, forcing causes split brain. Power it off first, "
-        "then "
-        "`promote --force`",
+        "then `promote --force`",
         away);
   return "";
 }
@@ -88,9 +85,8 @@ std::string Promotion::split_brain() const {
   for (const SplitBrain& s : v_.sb.split_brains)
     if (v_.find_link(s.with))
       return fmt::format(
-          "split brain: replicas {} and {} both went on, and each holds what the other lacks. Decide whose "
-          "history "
-          "stays. Promote that replica with --force, and run `discard` on the other",
+          "split brain: replicas {} and {} each have writes that the other lacks. Decide which history "
+          "stays. Promote that replica with --force, and run `discard` on the other replica",
           v_.sb.replica, s.with);
   return "";
 }
@@ -118,9 +114,8 @@ std::string Promotion::arbiter_changed() const {
     if (!l.state) away |= set_of(l.config.id);
   if (away == 0) return "";
   return fmt::format(
-      "the arbiter is another one than at the last promotion: the next one needs every configured replica. "
-      "Not reachable: "
-      "replica {}. Connect it, take its [[peer]] out, or use --force",
+      "the arbiter has changed since the last promotion: this promotion needs every configured replica. Not "
+      "reachable: replica {}. Connect it, remove its [[peer]], or use --force",
       set_text(away));
 }
 
@@ -129,8 +124,8 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
   for (const Link& l : v_.links) unknown &= ~set_of(l.config.id);
   if (unknown == 0) return "";
   return fmt::format(
-      "the recorded set counts replica {}, which is not in this configuration: it cannot be waited for. Put "
-      "its [[peer]] back, or use --force to continue without it for good",
+      "the recorded in-sync set has replica {}, which is not in this configuration. Put its [[peer]] back, "
+      "or use --force to continue without it for good",
       set_text(unknown));
 }
 
@@ -139,9 +134,9 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
 std::string Promotion::made_anew() const {
   if (const auto* refilling = v_.disk.refilling())
     return fmt::format(
-        "replica {} was created anew and has not got back all that it had: acknowledged writes up to LSN {} "
-        "may be "
-        "missing, it has {}. Connect or promote the replica that fills it, or use --force and lose them",
+        "replica {0} was recreated and is not complete yet: acknowledged writes up to LSN {1} may be "
+        "missing, replica {0} has {2}. Connect or promote the replica that fills it, or use --force and lose "
+        "those writes",
         v_.sb.replica, refilling->until.v, v_.log.last_mark().lsn.v);
   // An external arbiter's value names the members, see objection(). It may name this replica alone, before
   // any record was durable here.
@@ -150,9 +145,8 @@ std::string Promotion::made_anew() const {
   for (const Link& l : v_.links)
     if (l.state && l.state->last.lsn.v > 0)
       return fmt::format(
-          "replica {0} is empty, and replica {1} is not: promote replica {1} and let replica {0} be filled, "
-          "or use --force "
-          "and lose what replica {1} has",
+          "replica {0} is empty, and replica {1} is not: promote replica {1}, or use --force and lose the "
+          "data of replica {1}",
           v_.sb.replica, l.config.id);
   return "";
 }
@@ -221,13 +215,13 @@ void Promotion::handle(ReplicaId from, const Claim& claim, bool follows) {
   std::string why;
   bool gives_way = phase_ == Phase::idle || (phase_ == Phase::swapping && in_doubt_);
   if (follows)
-    why = "it follows another primary";
+    why = fmt::format("replica {} follows another primary", v_.sb.replica);
   else if (phase_ == Phase::swapping && !gives_way)
     why = fmt::format("replica {} is asking the arbiter itself", v_.sb.replica);
   else if (!gives_way && v_.sb.replica < from)
     why = fmt::format("replica {} is being promoted itself", v_.sb.replica);
   else if (promised_to_ != 0 && promised_to_ != from && v_.now < promised_until_)
-    why = fmt::format("it has promised itself to replica {}", promised_to_);
+    why = fmt::format("replica {} has agreed to the promotion of replica {}", v_.sb.replica, promised_to_);
   if (why.empty()) {
     give_up(fmt::format("replica {} is being promoted", from));
     promised_to_ = from;
@@ -315,7 +309,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
     return;
   }
   give_up(answer.current ? fmt::format("replica {} was promoted meanwhile", answer.current->writer)
-                         : "the arbiter has forgotten this volume's epoch");
+                         : "the arbiter no longer holds this volume's epoch");
 }
 
 // Why the arbiter's value forbids the promotion. Empty: no objection.
@@ -324,9 +318,8 @@ std::string Promotion::objection(ReplicaSet set) const {
   std::uint64_t counter = current_ ? current_->epoch.counter : 0;
   if (!(set & set_of(self)))
     return fmt::format(
-        "replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, or use "
-        "--force "
-        "and lose what it lacks",
+        "replica {} is not in the arbiter's in-sync set ({}) of epoch {}: let it catch up, or use --force "
+        "and lose the writes that it lacks",
         self, set_text(set), counter);
   // Without a value and any known epoch, an absent replica may have the volume, even without protocol C.
   bool spoken_for = current_ && !outdated_;
@@ -345,23 +338,21 @@ std::string Promotion::objection(ReplicaSet set) const {
   // Without a value, only the log here names this set, and others may have continued without this replica.
   if (!spoken_for && away != 0 && current_)
     return fmt::format(
-        "the arbiter holds epoch {}, and epoch {} is recorded here: it was put back from an older copy, or "
-        "not used for a "
-        "while. A promotion needs every recorded member now: not reachable: replica {}. Connect it, or use "
-        "--force",
+        "the arbiter holds epoch {}, and the newest known epoch is {}: the arbiter was restored from an "
+        "older copy, or not used for a while. This promotion needs every recorded member. Not reachable: "
+        "replica {}. Connect it, or use --force",
         counter, newest_known().epoch.counter, set_text(away));
   if (!spoken_for && away != 0)
     return fmt::format(
-        "the arbiter holds no value yet, and the first promotion needs every recorded member: not reachable: "
+        "the arbiter holds no value yet: the first promotion needs every recorded member. Not reachable: "
         "replica {}. Connect it, or use --force",
         set_text(away));
   // The value names members by id. A replica that was created again has the id but no data. It may be
   // promoted only if no replica has data, which is possible after a first promotion that wrote nothing.
   if (current_ && v_.log.last_mark().lsn == Lsn{0} && filled != 0)
     return fmt::format(
-        "replica {} is empty, while the arbiter counts it as in sync in epoch {}: it was created anew. "
-        "Connect it and "
-        "let it resync, or use --force and lose what replica {} has",
+        "replica {} is empty, but the arbiter counts it as in sync in epoch {}: it was recreated. Connect it "
+        "and let it resync, or use --force and lose the data of replica {}",
         self, counter, set_text(filled));
   return "";
 }
@@ -410,18 +401,16 @@ std::string Promotion::told_of_force(const EpochEntry& newest) const {
   for (const Link& l : v_.links)
     if (l.state) away &= ~set_of(l.config.id);
   if (v_.disk.inconsistent() || v_.disk.refilling())
-    return ". DATA IS MISSING HERE: this replica had not got back everything that it had acknowledged";
+    return ". DATA IS MISSING HERE: acknowledged writes that this replica had lost were not all restored";
   if (!(newest.in_sync & set_of(self)))
     return fmt::format(
-        ". DATA MAY BE MISSING HERE: epoch {} went on without this replica, on replica {}. What was "
-        "acknowledged since LSN {} is not "
-        "here. Status will show SPLIT BRAIN when it reconnects",
+        ". DATA MAY BE MISSING HERE: epoch {0} continued on replica {1}, without this replica. Writes "
+        "acknowledged after LSN {2} are not here. Status will show SPLIT BRAIN when replica {1} reconnects",
         newest.epoch.counter, set_text(newest.in_sync), v_.log.last_mark().lsn.v);
   if (away == 0) return "";
   return fmt::format(
-      ". Promoted without replica {}. This replica was in sync in epoch {}, the newest one known here. If "
-      "replica {} accepted "
-      "writes that are not here, status will show SPLIT BRAIN when it reconnects",
+      ". Promoted without replica {}. This replica was in sync in epoch {}, the newest epoch known here. If "
+      "replica {} accepted writes that are not here, status will show SPLIT BRAIN when it reconnects",
       set_text(away), newest.epoch.counter, set_text(away));
 }
 
@@ -430,8 +419,8 @@ std::string Promotion::told_of_split_brains() const {
   for (const SplitBrain& s : v_.sb.split_brains)
     if (v_.find_link(s.with))
       text += fmt::format(
-          ". THE SPLIT BRAIN WITH REPLICA {0} IS NOT RESOLVED: what it went on with is not here. Run "
-          "`discard` on replica {0} to give that up",
+          ". THE SPLIT BRAIN WITH REPLICA {0} IS NOT RESOLVED: its writes after the split are not here. Run "
+          "`discard` on replica {0} to discard them",
           s.with);
   return text;
 }
@@ -455,9 +444,10 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
 void Promotion::advance(bool settled) {
   if (phase_ == Phase::claiming && waiting_for_.empty() && settled && !looks_for_peers()) claimed();
   if (phase_ == Phase::claiming && v_.now >= deadline_)
-    give_up(waiting_for_.empty() ? "what this replica has under way (a tail that is cut off, or a resync) "
-                                   "has not ended within 10 s: try again"
-                                 : "not every replica has answered within 10 s");
+    give_up(
+        waiting_for_.empty()
+            ? "pending work of this replica (a tail cut, or a resync) has not finished within 10 s: try again"
+            : "not every replica has answered within 10 s");
   if (phase_ == Phase::reading && v_.now >= deadline_) give_up("the arbiter does not answer");
   if (ask_again_ && v_.now >= *ask_again_) ask_arbiter(false);
 }

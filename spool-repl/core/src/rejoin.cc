@@ -251,8 +251,8 @@ void Rejoin::store(Resetting& r) {
   if (r.wanted.gives_up)
     v_.out.notices.push_back(
         {true,
-         fmt::format("the history here, up to LSN {}, is given up for that of replica {}: this replica "
-                     "is Inconsistent until it has been filled from there",
+         fmt::format("the history here, up to LSN {}, is discarded for the history of replica {}: this "
+                     "replica is Inconsistent until a resync has filled it",
                      v_.log.last_mark().lsn.v, r.wanted.source),
          NoticeKind::discarded, r.wanted.source});
   else

@@ -236,20 +236,19 @@ void Repair::tell_news() {
                   : fmt::format("{} blocks of the data area, the first {},", n, first.v);
   };
   if (news_.mended > 0)
-    v_.out.notices.push_back({true,
-                              fmt::format("{} {}: fetched from replica {} and written again",
-                                          blocks(news_.mended, news_.first_mended),
-                                          news_.wrong == 0 ? "could not be read"
-                                          : news_.wrong == news_.mended
-                                              ? "did not hold what was written there"
-                                              : "could not be read, or did not hold what was written there",
-                                          news_.from),
-                              NoticeKind::repaired, news_.from});
+    v_.out.notices.push_back(
+        {true,
+         fmt::format("{} {}: repaired from replica {}", blocks(news_.mended, news_.first_mended),
+                     news_.wrong == 0              ? "could not be read"
+                     : news_.wrong == news_.mended ? "had wrong content"
+                                                   : "could not be read or had wrong content",
+                     news_.from),
+         NoticeKind::repaired, news_.from});
   if (news_.lost > 0)
     v_.out.notices.push_back(
         {true,
-         fmt::format("{} cannot be read, and no replica that is connected can give the content: "
-                     "reads of it fail until one that has it is back, or it is written",
+         fmt::format("{} cannot be read, and no connected replica has the content: reads fail until a "
+                     "replica with the content connects, or new content is written",
                      blocks(news_.lost, news_.first_lost)),
          NoticeKind::unreadable});
   news_ = {};

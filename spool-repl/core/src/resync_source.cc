@@ -67,7 +67,7 @@ void ResyncSource::handle(Peer& peer, const SyncReady& m) {
   auto from = v_.log.find(m.from);
   const Peer::OfferingResync* offering = peer.in<Peer::OfferingResync>();
   if (!offering || m.epoch != peer.epoch || !from)
-    return refuse(v_, peer, "it is ready for a resync that nobody began");
+    return refuse(v_, peer, "answer to a resync that was not offered");
   bool whole = offering->whole || m.whole, compare = offering->compare || whole;
   v_.end_split_brain(peer.id());
   Peer::Streaming& stream = peer.stream(*from);
@@ -263,7 +263,7 @@ void ResyncSource::handle(Peer& peer, const SyncDiffer& m) {
   Peer::Resync* s = peer.resync();
   bool asked = s && m.epoch == peer.epoch && !s->checking.empty() &&
                m.seq == s->checks - s->checking.size() + 1 && (m.mask & ~s->checking.front().mask) == 0;
-  if (!asked) return refuse(v_, peer, "it answered a check that it was not sent");
+  if (!asked) return refuse(v_, peer, "answer to a resync check that was not sent");
   if (m.mask != 0) s->again.push_back({s->checking.front().word, m.mask});
   s->checking.pop_front();
 }
@@ -297,11 +297,11 @@ void ResyncSource::send_chunk(Peer& peer, const ChunkRead& read) {
 
 void ResyncSource::handle(Peer& peer, const SyncAck& m) {
   if (!peer.resync() || m.epoch != peer.epoch || m.seq > peer.resync()->seq)
-    return refuse(v_, peer, "it acknowledged resync data that it was not sent");
+    return refuse(v_, peer, "acknowledgement of resync data that was not sent");
   Peer::Resync& s = *peer.resync();
   if (m.declined) {
     auto it = std::find_if(s.flying.begin(), s.flying.end(), [&](const auto& f) { return f.seq == m.seq; });
-    if (it == s.flying.end()) return refuse(v_, peer, "it declined resync data that it was not sent");
+    if (it == s.flying.end()) return refuse(v_, peer, "rejection of resync data that was not sent");
     s.again.push_back(it->chunk);
     s.flying_bytes -= it->bytes;
     s.flying.erase(it);
@@ -360,11 +360,10 @@ void ResyncSource::after_repair(const ChunkRead& r, bool ok) {
   if (ok)
     peer.resync()->again.push_back(r.chunk);
   else
-    refuse(
-        v_, peer,
-        fmt::format(
-            "the data area here cannot be read among blocks {} to {}, and no other replica gives the content",
-            r.chunk.word * 64, r.chunk.word * 64 + 63));
+    refuse(v_, peer,
+           fmt::format("the data area of replica {} cannot be read among blocks {} to {}, and no other "
+                       "replica has the content",
+                       v_.sb.replica, r.chunk.word * 64, r.chunk.word * 64 + 63));
 }
 
 std::optional<Instant> ResyncSource::next_tick() const {

@@ -47,11 +47,11 @@ ResyncTarget::Progress ResyncTarget::progress() const {
 // in the meantime. Older records that still wait for room do no harm: the last of them has the same content.
 std::string ResyncTarget::take(SyncData& m) {
   Filling* f = filling_from(m.epoch);
-  if (!f) return "it sent resync data that nobody asked for";
+  if (!f) return "unrequested resync data";
   bool fits = m.seq > f->flow.last && std::all_of(m.extents.begin(), m.extents.end(), [&](const Extent& e) {
                 return e.lba.v + e.blocks <= v_.sb.volume_blocks;
               });
-  if (!fits) return "it sent resync data out of order, or beyond the volume";
+  if (!fits) return "resync data out of order, or beyond the volume's end";
   f->flow.last = m.seq;
   if (v_.arena.free() < m.payload.size() / block_size + record_blocks_max) {  // records come first
     checkpointer_.request();
@@ -110,10 +110,10 @@ void ResyncTarget::flush_messages() {
 
 std::string ResyncTarget::take(SyncCheck& m) {
   Filling* f = filling_from(m.epoch);
-  if (!f) return "it sent checks that nobody asked for";
+  if (!f) return "unrequested resync checks";
   auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
   if (end > v_.sb.volume_blocks || f->checks.size() >= checks_kept_max)
-    return "it sent checks beyond the volume, or too many";
+    return "resync checks beyond the volume's end, or too many of them";
   // An earlier resync may have brought some of these blocks, and its marks may be lost in a crash.
   for (DirtyMap& d : v_.dirty) d.mark(Lba{m.word * 64}, end - m.word * 64);
   f->checks.push_back(std::move(m));
@@ -203,7 +203,7 @@ void ResyncTarget::take(const SyncProgress& m) {
 
 std::string ResyncTarget::take(const SyncEnd& m) {
   Filling* f = filling_from(m.epoch);
-  if (!f) return "it ended a resync that nobody began";
+  if (!f) return "end of a resync that had not begun";
   Lsn until = m.until;
   // Lost records of a damaged journal were committed. The data area may have parts of them.
   if (const auto* damaged = v_.disk.damaged()) until = std::max(until, damaged->until);

@@ -9,7 +9,7 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr const char* just_ending = "a resync into this replica is just ending";
+constexpr const char* just_ending = "the previous resync is still being completed";
 }
 
 Secondary::Secondary(Volume& volume, Checkpointer& checkpointer)
@@ -67,7 +67,8 @@ void Secondary::drop_resync() {
 void Secondary::peer_down(ReplicaId id) {
   if (id != primary_) return;
   if (is<Following>())
-    v_.out.notices.push_back({true, fmt::format("primary {} is lost", id), NoticeKind::disconnected, id});
+    v_.out.notices.push_back(
+        {true, fmt::format("connection to primary {} lost", id), NoticeKind::disconnected, id});
   forget_primary();
 }
 
@@ -85,14 +86,13 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
     return;
   }
   if (is<Refused>()) return;
-  if (v_.failed) return refuse("this node's disk has failed: " + v_.failure);
+  if (v_.failed) return refuse(fmt::format("replica {} has failed: {}", v_.sb.replica, v_.failure));
   std::visit(
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> ||
                       std::is_same_v<M, Ack>)
-          refuse(
-              "it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
+          refuse("unexpected message of a secondary: both replicas may be secondary");
         else if constexpr (std::is_same_v<M, SyncData> || std::is_same_v<M, SyncCheck> ||
                            std::is_same_v<M, SyncEnd>)
           pass_on(m);
@@ -116,7 +116,7 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
   }
   if (primary_ != id) forget_primary();
   primary_ = id;
-  if (v_.failed) return refuse("this node's disk has failed: " + v_.failure);
+  if (v_.failed) return refuse(fmt::format("replica {} has failed: {}", v_.sb.replica, v_.failure));
   link_ = Matching{};
   drop_resync();
   common_ = {};
@@ -140,7 +140,7 @@ void Secondary::begin_discard(const MatchRequest& m) {
     return answer_match();
   }
   if (std::string doubt = discarding_.doubt_of_winner(); !doubt.empty()) {
-    discarding_.end(false, fmt::format("nothing is given up for replica {}: {}", primary_, doubt));
+    discarding_.end(false, fmt::format("nothing was discarded for replica {}: {}", primary_, doubt));
     return answer_match();
   }
   SyncBegin nothing{m.epoch, {Lsn{0}, genesis_hash(v_.sb.volume, v_.sb.volume_blocks)}, {}, true, {}, {}, {}};
@@ -161,15 +161,16 @@ void Secondary::handle(const Probe& m) {
 
 // The checks of a *begin* that do not compare the histories.
 std::string Secondary::why_not_begun(const Begin& m) const {
-  if (!is<Matching>() || m.epoch != epoch_) return "it began to send without a common record";
-  if (rejoin_.resets()) return "this replica is just giving up its log for a resync";
+  if (!is<Matching>() || m.epoch != epoch_) return "records offered at the wrong time";
+  if (rejoin_.resets()) return fmt::format("replica {} is discarding its log for a resync", v_.sb.replica);
   if (target_.ends()) return just_ending;
   Epoch seen = v_.log.epoch_before(v_.log.end());
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
-    return fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter,
-                       seen.counter);
+    return fmt::format("primary {} is in epoch {}, but the log of replica {} already has epoch {}", primary_,
+                       m.epoch.counter, v_.sb.replica, seen.counter);
   if (!v_.log.find(m.from))
-    return fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v);
+    return fmt::format("primary {} continues from LSN {}, which is not in the log of replica {}", primary_,
+                       m.from.lsn.v, v_.sb.replica);
   return "";
 }
 
@@ -179,12 +180,12 @@ void Secondary::handle(const Begin& m) {
   Verdict verdict = judge_records(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
   if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
   if (std::holds_alternative<verdict::Resync>(verdict))
-    return refuse(
-        fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));
+    return refuse(fmt::format("primary {} continues from LSN {}, but replica {} has committed LSN {}",
+                              primary_, m.from.lsn.v, v_.sb.replica, v_.commit_lsn().v));
   TL_CHECK(m.from.lsn >= v_.commit_lsn());
   if (!adopt_source(m))
     return refuse(fmt::format(
-        "an unfinished resync has brought here what replica {} does not have: it takes a full one",
+        "an unfinished resync has left content that replica {} does not have: a full resync is needed",
         primary_));
   begin();
   note_lost(m);
@@ -239,11 +240,10 @@ void Secondary::on_archived(int error) {
   auto failed = rejoin_.on_archived(error);
   if (!failed) return;
   if (failed->of_reset)
-    discarding_.end(false,
-                    fmt::format("the journal cannot be archived ({}), and is not given up without that",
-                                errno_text(failed->error)));
-  refuse(fmt::format("the records beyond {} cannot be archived ({}), and are not {} without that",
-                     failed->beyond.v, errno_text(failed->error), failed->of_reset ? "given up" : "cut off"));
+    discarding_.end(false, fmt::format("nothing was discarded: the journal cannot be archived ({})",
+                                       errno_text(failed->error)));
+  refuse(fmt::format("the records after LSN {} cannot be archived ({}), and are not {}", failed->beyond.v,
+                     errno_text(failed->error), failed->of_reset ? "discarded" : "cut off"));
 }
 
 void Secondary::connected() {
@@ -252,8 +252,7 @@ void Secondary::connected() {
   why_.clear();
   v_.end_split_brain(primary_);
   discarding_.end(
-      false,
-      fmt::format("replica {} is followed now: there is no history of its own to be given up", primary_));
+      false, fmt::format("this replica now follows replica {}: no history is left to discard", primary_));
   v_.out.notices.push_back({false,
                             fmt::format("primary {} is connected at {}, epoch {}", primary_,
                                         v_.log.last_mark().lsn.v, epoch_.counter),
@@ -264,7 +263,7 @@ void Secondary::connected() {
 
 void Secondary::handle(SyncBegin& m) {
   if (!is<Matching>() || m.epoch != epoch_ || rejoin_.resets() || rejoin_.archives())
-    return refuse("it began a resync at the wrong moment");
+    return refuse("resync offered at the wrong time");
   if (target_.ends()) return refuse(just_ending);
   common_ = std::max(common_,
                      common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
@@ -305,7 +304,7 @@ void Secondary::pass_on(Message& message) {
 }
 
 void Secondary::handle(const SyncProgress& m) {
-  if (m.epoch != epoch_ || !incoming()) return refuse("it says how far a resync is that nobody began");
+  if (m.epoch != epoch_ || !incoming()) return refuse("progress of a resync that had not begun");
   target_.take(m);
 }
 
@@ -313,11 +312,11 @@ void Secondary::handle(const SyncProgress& m) {
 
 void Secondary::handle(RecordMessage& m) {
   Incoming* in = incoming();
-  if (m.epoch != epoch_ || !in) return refuse("it sent a record of another epoch");
+  if (m.epoch != epoch_ || !in) return refuse("record of another epoch");
   in->bytes += m.meta.size() + m.payload.size();
   // The primary's send window may differ from ours. A primary far above it ignores its window.
   if (in->bytes > 4 * v_.config.send_window_bytes + wire_payload_max)
-    return refuse(fmt::format("it sent {} MiB of records that nobody had room for", in->bytes >> 20));
+    return refuse(fmt::format("{} MiB of records, more than the send window allows", in->bytes >> 20));
   in->records.push_back(std::move(m));
   take_backlog();
 }
@@ -347,14 +346,14 @@ std::expected<bool, std::string> Secondary::take_record(const RecordMessage& m) 
   auto body = decode_body_meta(m.meta, v_.sb.volume, v_.sb.volume_blocks);
   if (!body) return std::unexpected(body.error().message);
   if (m.payload.size() != std::size_t{body->header.payload_blocks} * block_size)
-    return std::unexpected("it sent a record without all of its payload");
+    return std::unexpected("record with a payload of the wrong size");
   std::vector<const std::byte*> blocks;
   for (std::size_t at = 0; at < m.payload.size(); at += block_size) blocks.push_back(m.payload.data() + at);
   if (auto ok = verify_payload(*body, blocks); !ok) return std::unexpected(ok.error().message);
   LogMark last = v_.log.last_mark();
   if (body->header.first_lsn != last.lsn + 1 || body->header.prev_hash != last.hash)
     return std::unexpected(
-        fmt::format("its record {} does not follow {}", body->header.first_lsn.v, last.lsn.v));
+        fmt::format("record {} does not follow record {}", body->header.first_lsn.v, last.lsn.v));
   std::vector<Slot> slots;
   slots.reserve(blocks.size());
   for (const std::byte* b : blocks) {
@@ -369,14 +368,14 @@ std::expected<bool, std::string> Secondary::take_record(const RecordMessage& m) 
 
 void Secondary::handle(const Commit& m) {
   Incoming* in = incoming();
-  if (m.epoch != epoch_ || !in) return refuse("it sent a commit point of another epoch");
+  if (m.epoch != epoch_ || !in) return refuse("commit point of another epoch");
   if (m.mark.lsn > in->commit.lsn) in->commit = m.mark;
 }
 
 void Secondary::handle(const Refuse& m) {
   link_ = Refused{};
   if (rejoin_.gives_up()) drop_resync();  // the winner has refused, so nothing is given up
-  note_refusal("it refused: " + m.reason, m.split_brain);
+  note_refusal(fmt::format("replica {} refused: {}", primary_, m.reason), m.split_brain);
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),
                             m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, primary_});
   v_.out.closes.push_back({primary_, m.reason});
@@ -395,8 +394,7 @@ void Secondary::advance() {
   LogMark ours = v_.log.mark_before(upto);
   bool within_a_record = upto < v_.log.end() && v_.log.at(upto).first <= commit.lsn;
   bool other_hash = ours.lsn == commit.lsn && ours.hash != commit.hash;
-  if (commit.lsn.v > 0 && (within_a_record || other_hash))
-    return refuse("its commit point names another history");
+  if (commit.lsn.v > 0 && (within_a_record || other_hash)) return refuse("commit point of another history");
   RecordNo end = std::min(upto, v_.log.durable_end());
   v_.commit_upto(end, [](const LogRecord&) {});
   note_covered(end, commit.lsn);

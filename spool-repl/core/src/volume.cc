@@ -283,9 +283,9 @@ void Volume::note_split_brain_of_secondaries(const Link& link) {
   note_split_brain(link.config.id, std::nullopt);
   out.notices.push_back(
       {true,
-       fmt::format(
-           "split brain: replica {} went on in epoch {}, and replica {} in epoch {}, each without the other",
-           sb.replica, recorded().epoch.counter, link.config.id, link.state->epoch.epoch.counter),
+       fmt::format("split brain: replica {} continued in epoch {}, and replica {} in epoch {}, each without "
+                   "the other",
+                   sb.replica, recorded().epoch.counter, link.config.id, link.state->epoch.epoch.counter),
        NoticeKind::split_brain, link.config.id});
 }
 
@@ -425,7 +425,7 @@ void Volume::settle_refill() {
 void Volume::accept_loss() {
   out.notices.push_back(
       {true,
-       fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
+       fmt::format("acknowledged writes after LSN {} that this replica has lost will not be restored",
                    log.last_mark().lsn.v),
        NoticeKind::other, sb.replica});
   // The data area may have blocks of lost records, and these blocks are unknown.
@@ -448,7 +448,7 @@ void Volume::fail_device(std::string reason) {
   failed = true;
   failure = std::move(reason);
   out.notices.push_back(
-      {true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
+      {true, failure + ": all writes fail until the device is attached again", NoticeKind::failed});
 }
 
 }  // namespace twinloft::repl::core

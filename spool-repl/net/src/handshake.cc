@@ -107,7 +107,7 @@ Status Handshake::check_agreement() {
   disagrees_ = true;
   other_arbiter_ = arbiter_lines(own) != arbiter_lines(peer_settings_);
   return fail(Errc::conflict,
-              "replica {} is configured otherwise: {}. The replicas cannot connect until both agree "
+              "replica {} is configured differently: {}. The replicas cannot connect until both agree "
               "(docs/operations.md)",
               peer_.replica, differs);
 }

@@ -65,9 +65,9 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
   ASSERT_EQ(value->in_sync, set_of(1) | set_of(2));
   CommandDone refused = promote_with_arbiter(2);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("replica 2 is empty, while the arbiter counts it as in sync in epoch 1: it was "
-                              "created anew. Connect it "
-                              "and let it resync, or use --force and lose what replica 1 has"),
+  EXPECT_NE(refused.text.find("replica 2 is empty, but the arbiter counts it as in sync in epoch 1: it was "
+                              "recreated. Connect it "
+                              "and let it resync, or use --force and lose the data of replica 1"),
             std::string::npos)
       << refused.text;
   EXPECT_EQ(value->writer, 1u);
@@ -179,7 +179,7 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   EXPECT_EQ(node(1).arbiter_requests.size(), asked);
   node(1).pass_time(std::chrono::seconds(10));
   EXPECT_EQ(node(1).arbiter_requests.size(), asked);
-  EXPECT_NE(node(1).commands.back().text.find("has not ended within 10 s"), std::string::npos)
+  EXPECT_NE(node(1).commands.back().text.find("has not finished within 10 s"), std::string::npos)
       << node(1).commands.back().text;
   node(1).step(Promote{78, false});
   node(1).held = nullptr;
@@ -250,7 +250,7 @@ TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   exchange();
   CommandDone refused = promote_with_arbiter(1);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("first promotion needs every recorded member: not reachable: replica 3"),
+  EXPECT_NE(refused.text.find("first promotion needs every recorded member. Not reachable: replica 3"),
             std::string::npos)
       << refused.text;
   EXPECT_EQ(value, std::nullopt);
@@ -429,7 +429,8 @@ TEST_F(RolledBackTest, WhoKnowsOfANewerEpochNeedsEveryMember) {
   value = old;
   CommandDone refused = promote_with_arbiter(2);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("it was put back from an older copy"), std::string::npos) << refused.text;
+  EXPECT_NE(refused.text.find("the arbiter was restored from an older copy"), std::string::npos)
+      << refused.text;
 }
 
 // The arbiter counts a replica that this configuration does not name. That replica could be promoted, and
@@ -441,7 +442,7 @@ TEST_F(ArbiterRolesTest, AMemberThatTheConfigurationDoesNotNameIsNotForgotten) {
   value->in_sync |= set_of(3);
   CommandDone refused = promote_with_arbiter(1);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("counts replica 3, which is not in this configuration"), std::string::npos)
+  EXPECT_NE(refused.text.find("set has replica 3, which is not in this configuration"), std::string::npos)
       << refused.text;
 }
 

@@ -62,7 +62,7 @@ TEST_F(DigestsTest, AWrongBlockIsFetchedFromTheOtherReplicaAndWrittenAgain) {
     EXPECT_EQ(node(1).data, node(2).data);
     EXPECT_EQ(status(node(1)).wrong_blocks, 2u);
     EXPECT_EQ(status(node(1)).repaired_blocks, 2u);
-    EXPECT_TRUE(told(1, "did not hold what was written there: fetched from replica 2"));
+    EXPECT_TRUE(told(1, "had wrong content: repaired from replica 2"));
   }
 }
 

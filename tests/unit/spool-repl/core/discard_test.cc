@@ -146,7 +146,7 @@ TEST_F(DiscardTest, TheLoserIsFilledFromTheWinner) {
   EXPECT_EQ(status(node(loser)).discards_for, winner);
   EXPECT_EQ(status(node(loser)).last, last);
   meet_again();
-  expect_answer(true, "replica 2 fills it");
+  expect_answer(true, "a resync from replica 2 follows");
   EXPECT_EQ(status(node(loser)).discards_for, 0u);
   expect_filled();
   const auto& kinds = node(loser).notice_kinds;
@@ -179,7 +179,7 @@ TEST_F(DiscardTest, ADeviceThatFailsWhileTheHistoryIsGivenUpEndsTheCommand) {
   meet_again();
   ASSERT_TRUE(status(node(loser)).inconsistent);
   node(loser).step(Detach{});
-  expect_answer(false, "disk has failed");
+  expect_answer(false, "has failed: ");
   node(loser).held = nullptr;
   exchange();
   EXPECT_EQ(node(loser).commands.size(), 1u);
@@ -212,7 +212,7 @@ TEST_F(DiscardTest, NothingIsGivenUpForAWinnerWhoseDiskHasFailed) {
   discard();
   meet();
   EXPECT_EQ(status(node(loser)).last, last);
-  EXPECT_TRUE(node(loser).closed.back().reason.starts_with("the primary's disk has failed"))
+  EXPECT_TRUE(node(loser).closed.back().reason.starts_with("replica 2 has failed: "))
       << node(loser).closed.back().reason;
 }
 
@@ -244,7 +244,7 @@ TEST_F(DiscardTest, ItIsRefusedWhereNothingSpeaksForIt) {
   demote_loser();
   node(loser).commands.clear();
   discard(true);
-  expect_answer(false, "has seen no split brain");
+  expect_answer(false, "knows of no split brain");
   meet();
   node(loser).commands.clear();
   discard();
@@ -344,7 +344,7 @@ TEST_F(DiscardTest, ASplitBrainIsKeptThroughADamagedJournal) {
       node(loser).commands.clear();
       discard();
       meet_again();
-      expect_answer(true, "replica 2 fills it");
+      expect_answer(true, "a resync from replica 2 follows");
       expect_filled();
     }
 }
@@ -362,7 +362,7 @@ TEST_F(DiscardTest, NobodyIsPromotedOverWhatADamagedReplicaKnows) {
   ASSERT_TRUE(status(node(loser)).inconsistent);
   connect(loser, winner);
   exchange();
-  expect_not_promoted(winner, "epoch 2 went on with 1");
+  expect_not_promoted(winner, "epoch 2 continued on replica 1");
 }
 
 // The winner was created again and promoted by force. It has the winner's id, but no common record.
@@ -378,7 +378,7 @@ TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   last = status(node(loser)).last;
   node(loser).commands.clear();
   discard();
-  expect_answer(false, "It may have been created anew");
+  expect_answer(false, "may have been recreated");
   expect_unchanged();
   node(loser).commands.clear();
   discard(true);

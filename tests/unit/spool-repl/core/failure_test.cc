@@ -58,7 +58,7 @@ TEST_P(Failing, FailsEveryLaterWriteAndFlush) {
   expect_failed_for_ever();
   EXPECT_EQ(
       std::count_if(shell.notices.begin(), shell.notices.end(),
-                    [](const std::string& n) { return n.find("fails all writes") != std::string::npos; }),
+                    [](const std::string& n) { return n.find("all writes fail") != std::string::npos; }),
       1);
 }
 

@@ -326,8 +326,8 @@ TEST_F(PeersTest, SecondaryRefusesDamagedRecords) {
   };
   for (const Case& c :
        {Case{"hash", [](RecordMessage& m) { m.payload[77] ^= std::byte{1}; }},
-        {"all of its payload", [](RecordMessage& m) { m.payload.resize(m.payload.size() - 1); }},
-        {"all of its payload", [](RecordMessage& m) { m.payload.clear(); }},
+        {"payload of the wrong size", [](RecordMessage& m) { m.payload.resize(m.payload.size() - 1); }},
+        {"payload of the wrong size", [](RecordMessage& m) { m.payload.clear(); }},
         {"hash", [](RecordMessage& m) { m.meta[50] ^= std::byte{1}; }},
         {"body of", [](RecordMessage& m) { m.meta.resize(20); }},
         {"another epoch", [](RecordMessage& m) { m.epoch.counter++; }},
@@ -404,13 +404,13 @@ TEST_F(PeersTest, SecondaryRefusesBeginItCannotPlace) {
   connect();
   deliver_to_secondary();
   secondary->input(1, Begin{primary->core->status().epoch, {Lsn{7}, hash128(as_bytes("elsewhere"))}});
-  EXPECT_TRUE(refused(*secondary, "not in the log here"));
+  EXPECT_TRUE(refused(*secondary, "not in the log of replica"));
   make(Protocol::C);
   connect();
   deliver_to_secondary();
   LogMark start{Lsn{0}, genesis_hash(Shell::volume(), 1024)};
   secondary->input(1, Begin{Epoch{77, {}}, start});
-  EXPECT_TRUE(refused(*secondary, "without a common record"));
+  EXPECT_TRUE(refused(*secondary, "records offered at the wrong time"));
 }
 
 TEST_F(PeersTest, SecondaryRefusesAnEpochThatIsOver) {
@@ -426,7 +426,7 @@ TEST_F(PeersTest, SecondaryRefusesAnEpochThatIsOver) {
     ASSERT_NE(state, nullptr);
     secondary->input(1, Begin{old, state->last});
   }
-  EXPECT_TRUE(refused(*secondary, "has been here already"));
+  EXPECT_TRUE(refused(*secondary, "already has epoch"));
 }
 
 TEST_F(PeersTest, SecondaryTakesOnePrimaryAtATime) {
@@ -462,7 +462,7 @@ TEST_F(PeersTest, ASecondaryWithAFailedDiskSaysSo) {
   exchange();
   EXPECT_TRUE(secondary->core->status().failed);
   EXPECT_FALSE(primary->is_done(f));
-  EXPECT_TRUE(refused(*secondary, "disk has failed"));
+  EXPECT_TRUE(refused(*secondary, "has failed: "));
 }
 
 // ---- what a primary refuses
@@ -511,12 +511,12 @@ TEST_F(PeersTest, PrimaryRefusesAnswersToNoQuestion) {
   connect();
   exchange();
   primary->input(2, ProbeReply{{Lsn{0}, {}}, true});
-  EXPECT_TRUE(refused(*primary, "nobody asked"));
+  EXPECT_TRUE(refused(*primary, "unrequested answer"));
   make(Protocol::C);
   connect();
   exchange();
   primary->input(2, MatchState{});
-  EXPECT_TRUE(refused(*primary, "nobody asked"));
+  EXPECT_TRUE(refused(*primary, "unrequested answer"));
   make(Protocol::C);
   connect();
   primary->input(2, Ack{primary->core->status().epoch, Lsn{0}, {}});
@@ -639,7 +639,7 @@ TEST_F(PeersTest, RecordsThatNobodyHasRoomForAreBounded) {
   RecordMessage m{last_sent<Begin>(*primary)->epoch, Bytes(100), Bytes(1u << 20)};
   int taken = 0;
   for (; taken < 64 && secondary->closed.empty(); ++taken) secondary->input(1, m);
-  EXPECT_TRUE(refused(*secondary, "that nobody had room for"));
+  EXPECT_TRUE(refused(*secondary, "more than the send window allows"));
   EXPECT_GT(taken, 16) << "four windows";
   EXPECT_LT(taken, 24);
 }

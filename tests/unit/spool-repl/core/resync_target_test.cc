@@ -73,13 +73,13 @@ TEST_F(ResyncTargetTest, ContentThatComesBetweenTwoPortionsOfZerosIsAcknowledged
 TEST_F(ResyncTargetTest, ContentOfAnotherTimeIsRefused) {
   SyncData other = content(1, 5, 7);
   other.epoch = epoch(4);
-  EXPECT_EQ(take(other), "it sent resync data that nobody asked for");
+  EXPECT_EQ(take(other), "unrequested resync data");
   ASSERT_EQ(take(content(2, 5, 7)), "");
-  EXPECT_EQ(take(content(2, 6, 7)), "it sent resync data out of order, or beyond the volume");
-  EXPECT_EQ(take(content(3, volume_blocks, 7)), "it sent resync data out of order, or beyond the volume");
+  EXPECT_EQ(take(content(2, 6, 7)), "resync data out of order, or beyond the volume's end");
+  EXPECT_EQ(take(content(3, volume_blocks, 7)), "resync data out of order, or beyond the volume's end");
   target.drop();
-  EXPECT_EQ(take(content(4, 5, 7)), "it sent resync data that nobody asked for");
-  EXPECT_EQ(target.take(SyncEnd{epoch(3), Lsn{0}}), "it ended a resync that nobody began");
+  EXPECT_EQ(take(content(4, 5, 7)), "unrequested resync data");
+  EXPECT_EQ(target.take(SyncEnd{epoch(3), Lsn{0}}), "end of a resync that had not begun");
 }
 
 TEST_F(ResyncTargetTest, ContentWithoutRoomIsDeclined) {
@@ -144,7 +144,7 @@ TEST_F(ResyncTargetTest, TooManyChecksAreRefused) {
     ASSERT_EQ(target.take(m), "");
   }
   SyncCheck more = check_of(65, {0});
-  EXPECT_EQ(target.take(more), "it sent checks beyond the volume, or too many");
+  EXPECT_EQ(target.take(more), "resync checks beyond the volume's end, or too many of them");
 }
 
 TEST_F(ResyncTargetTest, TheEndWaitsForAllContentAndItsSync) {
@@ -180,7 +180,7 @@ TEST_F(ResyncTargetTest, TheEndComesWithoutTheSource) {
   ASSERT_TRUE(target.ends());
   target.drop();
   EXPECT_TRUE(target.ends()) << "the superblock is being written";
-  EXPECT_EQ(take(content(1, 5, 7)), "it sent resync data that nobody asked for");
+  EXPECT_EQ(take(content(1, 5, 7)), "unrequested resync data");
   target.check_invariants();
   target.on_consistent_durable();
   EXPECT_FALSE(v.disk.inconsistent());

@@ -139,7 +139,7 @@ TEST_F(ResyncTest, BeginBelowTheCommitPointOfAnUnfinishedResyncIsRefused) {
   node(2).input(1, MatchRequest{epoch});
   node(2).input(1, Begin{epoch, sb.tail, {}, sb.epochs});
   ASSERT_FALSE(node(2).closed.empty());
-  EXPECT_NE(node(2).closed.back().reason.find("is committed here"), std::string::npos)
+  EXPECT_NE(node(2).closed.back().reason.find("has committed LSN"), std::string::npos)
       << node(2).closed.back().reason;
   EXPECT_FALSE(status(node(2)).peers[0].split_brain);
 }
@@ -324,14 +324,14 @@ TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   ASSERT_LT(status(node(2)).durable, status(node(1)).last);
   disconnect(1, 2);
   restart(2);
-  expect_not_promoted(2, "replica 2 was created anew and has not got back");
+  expect_not_promoted(2, "replica 2 was recreated and is not complete yet");
   connect(1, 2);
   exchange();
   EXPECT_EQ(status(node(2)).durable, status(node(1)).last);
   disconnect(1, 2);
   auto refused = promote(2);
   ASSERT_TRUE(refused && !refused->ok);
-  EXPECT_EQ(refused->text.find("created anew"), std::string::npos) << refused->text;
+  EXPECT_EQ(refused->text.find("recreated"), std::string::npos) << refused->text;
   ASSERT_TRUE(promote(2, true)->ok);
 }
 

@@ -300,7 +300,7 @@ struct FirstPromotionTest : RolesTest {
     if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // the arbiter has no value yet
     ASSERT_FALSE(node(2).commands.empty());
     EXPECT_FALSE(node(2).commands.back().ok);
-    EXPECT_NE(node(2).commands.back().text.find(arbiter == Arbiter::external ? "not reachable: replica 1"
+    EXPECT_NE(node(2).commands.back().text.find(arbiter == Arbiter::external ? "Not reachable: replica 1"
                                                                              : "Cannot reach replica 1"),
               std::string::npos)
         << node(2).commands.back().text;
@@ -346,12 +346,13 @@ TEST_F(RolesTest, AFollowerIsPromotedByForceOnlyAndSaysWhatMayBeMissing) {
     exchange();
     ASSERT_EQ(status(node(2)).last, status(node(1)).last);
     disconnect(1, 2);
-    expect_not_promoted(
-        2, "replica 2 is not in sync: epoch 1 went on with 1 and may have acknowledged what is missing here");
+    expect_not_promoted(2,
+                        "replica 2 is not in sync: epoch 1 continued on replica 1, which may have "
+                        "acknowledged writes that are missing here");
     auto forced = promote(2, true);
     ASSERT_TRUE(forced && forced->ok);
-    EXPECT_NE(forced->text.find("DATA MAY BE MISSING HERE: epoch 1 went on without this replica, on replica "
-                                "1. What was acknowledged since LSN"),
+    EXPECT_NE(forced->text.find("DATA MAY BE MISSING HERE: epoch 1 continued on replica "
+                                "1, without this replica. Writes acknowledged after LSN"),
               std::string::npos)
         << forced->text;
   }

@@ -217,7 +217,7 @@ TEST_F(SplitBrainTest, AfterLongChainsNoRecordIsNamed) {
   ASSERT_TRUE(split(1) && split(2));
   bool named = false;
   for (const std::string& text : node(1).notices) {
-    EXPECT_EQ(text.find("both have is 0"), std::string::npos) << text;
+    EXPECT_EQ(text.find("common record is 0"), std::string::npos) << text;
     named = named || text.find("split brain") != std::string::npos;
   }
   EXPECT_TRUE(named);
@@ -226,7 +226,7 @@ TEST_F(SplitBrainTest, AfterLongChainsNoRecordIsNamed) {
   end_connection(), meet();
   ASSERT_EQ(node(1).commands.size(), 1u);
   EXPECT_FALSE(node(1).commands[0].ok);
-  EXPECT_NE(node(1).commands[0].text.find("parted more than 16 epochs ago"), std::string::npos)
+  EXPECT_NE(node(1).commands[0].text.find("both split more than 16 epochs ago"), std::string::npos)
       << node(1).commands[0].text;
 }
 
@@ -341,7 +341,7 @@ TEST_F(SplitBrainTest, AnArbitersValueThatIsOlderThanTheLogSpeaksForNothing) {
     ASSERT_EQ(node(1).commands.size(), older ? 1u : 0u);
     if (!older) continue;
     EXPECT_FALSE(node(1).commands[0].ok);
-    EXPECT_NE(node(1).commands[0].text.find("it was put back from an older copy"), std::string::npos)
+    EXPECT_NE(node(1).commands[0].text.find("the arbiter was restored from an older copy"), std::string::npos)
         << node(1).commands[0].text;
   }
 }
@@ -388,7 +388,7 @@ TEST_F(SplitBrainTest, ItIsOverWhenBothFollowAThirdOne) {
 
 struct UnfitTest : RolesTest {
   static constexpr const char*
-      why = "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there";
+      why = "replica 2 is configured differently: on_peer_loss is \"continue\" here and \"suspend\" there";
 };
 
 // After a start, before any connection: the refusal names the setting.
@@ -439,7 +439,7 @@ TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
   ASSERT_EQ(status(node(1)).in_sync, set_of(1));
   node(1).config().arbiter_place = 7;
   restart(1);
-  expect_not_promoted(1, "the arbiter is another one than at the last promotion");
+  expect_not_promoted(1, "the arbiter has changed since the last promotion");
   connect(1, 2);
   exchange();
   expect_not_promoted(1, "Not reachable: replica 3");
@@ -463,7 +463,7 @@ TEST_F(UnfitTest, AFollowerKnowsTheArbiterOfItsPrimary) {
   disconnect(1, 2);
   node(2).config().arbiter_place = 7;
   restart(2);
-  expect_not_promoted(2, "the arbiter is another one than at the last promotion");
+  expect_not_promoted(2, "the arbiter has changed since the last promotion");
 }
 
 // The replica did not get the record of the promotion before it comes back with other settings.
@@ -482,7 +482,7 @@ TEST_F(UnfitTest, ASuspendedPrimaryStaysSuspended) {
   write_flush(1, 0);
   exchange();
   EXPECT_TRUE(status(node(1)).suspended);
-  EXPECT_EQ(status(node(1)).waits_for, "replica 2 (which is configured otherwise)");
+  EXPECT_EQ(status(node(1)).waits_for, "replica 2 (which is configured differently)");
   node(1).step(Promote{7, true});
   exchange();
   EXPECT_FALSE(status(node(1)).suspended) << "an operator may overrule";

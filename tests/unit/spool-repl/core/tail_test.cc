@@ -247,7 +247,7 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   ASSERT_GT(last, common.lsn);
   meet_newer(common, 1, set_of(2), 0, mark_of(own));
   EXPECT_TRUE(status(node(1)).peers[0].split_brain);
-  EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos)
+  EXPECT_NE(status(node(1)).peers[0].why.find("without replica 2, and"), std::string::npos)
       << status(node(1)).peers[0].why;
   EXPECT_EQ(status(node(1)).last, last);
   EXPECT_TRUE(node(1).archived.empty());

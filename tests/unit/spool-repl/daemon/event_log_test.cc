@@ -32,7 +32,7 @@ struct EventLogTest : testing::Test {
 TEST_F(EventLogTest, IsKnownAfterARestart) {
   auto log = open();
   EXPECT_EQ(log->list(0, false), "0\n");
-  log->add(event("split-brain", "replicas 1 and 2 both went on"));
+  log->add(event("split-brain", "replicas 1 and 2 both continued as primary"));
   clock.at.ns += 1'000'000'000;
   log->add(event("archived", "records 5 to 9 are kept in \"/a/b\""));
   log.reset();
@@ -42,8 +42,10 @@ TEST_F(EventLogTest, IsKnownAfterARestart) {
 
   std::vector<Event> stored = load_events(path);
   ASSERT_EQ(stored.size(), 2u);
-  EXPECT_EQ(stored[0],
-            (Event{1, {1'700'000'000, 123}, "split-brain", true, 2, 7, "replicas 1 and 2 both went on"}));
+  EXPECT_EQ(
+      stored[0],
+      (Event{
+          1, {1'700'000'000, 123}, "split-brain", true, 2, 7, "replicas 1 and 2 both continued as primary"}));
   EXPECT_EQ(stored[1].text, "records 5 to 9 are kept in \"/a/b\"");
 
   log = open();

@@ -228,12 +228,12 @@ TEST_F(HandshakeTest, SettingsThatDifferAreNamedByBoth) {
   b.self.settings = saying("on_peer_loss", "suspend");
   auto d = dialer(), c = accepter();
   auto ends = run(d, c);
-  EXPECT_TRUE(
-      refused(ends.dialed, Errc::conflict,
-              "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there"));
-  EXPECT_TRUE(
-      refused(ends.accepted, Errc::conflict,
-              "replica 1 is configured otherwise: on_peer_loss is \"suspend\" here and \"continue\" there"));
+  EXPECT_TRUE(refused(
+      ends.dialed, Errc::conflict,
+      "replica 2 is configured differently: on_peer_loss is \"continue\" here and \"suspend\" there"));
+  EXPECT_TRUE(refused(
+      ends.accepted, Errc::conflict,
+      "replica 1 is configured differently: on_peer_loss is \"suspend\" here and \"continue\" there"));
   EXPECT_TRUE(d.disagrees() && c.disagrees());
   EXPECT_FALSE(d.has_other_arbiter() || c.has_other_arbiter());
   b.self.settings = a.self.settings;

@@ -60,8 +60,7 @@ void for_each_loaded(const RecoveredLog& log, OnBlock on_block, OnZeros on_zeros
         on_block(next, log.loaded[next]);
     }
   }
-  TL_CHECK_MSG(next == log.loaded.size(),
-               "what recovery has loaded is not of its records, or not in their order");
+  TL_CHECK_MSG(next == log.loaded.size(), "a loaded block belongs to no record, or is out of order");
 }
 
 }  // namespace twinloft::repl
