@@ -5,7 +5,7 @@ errors and signals. Processes are ended by PID, and nothing is searched by name.
 """
 import atexit, contextlib, ctypes, fcntl, json, os, pathlib, pty, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
 
-import leftovers
+import leftovers, own_mounts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("TWINLOFT_BIN", ROOT / "build/release/bin"))
@@ -154,6 +154,7 @@ def test_main(body, prefix, needs=(), drivers={}):
         return 1
     parent = os.environ.get("TMPDIR", "/var/tmp")
     leftovers.sweep(parent)
+    own_mounts.enter(parent)
     directory = tempfile.mkdtemp(prefix=prefix, dir=parent)
     os.chmod(directory, 0o755)
     stage = Stage(directory)
