@@ -124,14 +124,23 @@ std::size_t told_missing(const std::string& line) {
   return at == line.npos ? 0 : std::stoul(line.substr(at + key.size()));
 }
 
-// With a slow reader, the lines that were read and the reported missing lines add up to all lines.
+// With a slow reader, the lines that were read and the reported missing lines add up to all lines. The reader
+// begins when more lines are logged than the queue has room for.
 TEST(Log, WhatASlowReaderMissesIsCountedToTheLine) {
-  constexpr std::size_t lines = 60'000;
+  constexpr std::size_t unread = 100'000, lines = 120'000;
   for (auto kind : {Child::Log::pipe, Child::Log::socket}) {
-    Child child(kind, [] {
+    Fd ready[2];
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    ready[0].reset(ends[0]), ready[1].reset(ends[1]);
+    Child child(kind, [&] {
       LogWriter writer;
-      for (std::size_t i = 0; i < lines; ++i) log_info("line {} of many", i);
+      for (std::size_t i = 0; i < unread; ++i) log_info("line {} of many", i);
+      (void)!::write(ready[1].get(), "x", 1);
+      for (std::size_t i = unread; i < lines; ++i) log_info("line {} of many", i);
     });
+    char byte;
+    ASSERT_EQ(::read(ready[0].get(), &byte, 1), 1);
     std::string text = child.read_slowly();
     EXPECT_EQ(child.wait(), 0);
     std::size_t read = 0, missing = 0;
@@ -141,7 +150,7 @@ TEST(Log, WhatASlowReaderMissesIsCountedToTheLine) {
       missing += told;
       read += told == 0;
     }
-    EXPECT_GT(missing, 0u) << "the reader was not slow";
+    EXPECT_GT(missing, 0u);
     EXPECT_EQ(read + missing, lines);
   }
 }
