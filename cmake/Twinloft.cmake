@@ -14,8 +14,8 @@ target_compile_options(tl_options INTERFACE
 if(TWINLOFT_WERROR)
   target_compile_options(tl_options INTERFACE -Werror)
 endif()
-# The preset debug compiles several files of a target as one unit, which halves the time of the sanitizer build. Names of one
-# file's own namespace are then visible in the next file. The release build compiles each file alone, with these warnings.
+# The preset debug compiles several files of a target as one unit, so that a header is compiled less often. Names of one file's
+# own namespace are then visible in the next file. The release build compiles each file alone, with these warnings.
 if(CMAKE_UNITY_BUILD)
   target_compile_options(tl_options INTERFACE -Wno-shadow $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()

@@ -172,7 +172,7 @@ void after_fork_in_child() {
 void sink_line(std::string line, std::string (*notice)(unsigned long missing)) {
   Sink& s = sink();
   if (s.mode == Mode::direct) return write_and_wait(line);
-  s.notice = notice;
+  if (s.notice == nullptr) s.notice = notice;
   if (s.mode == Mode::thread)
     queue_line(s, std::move(line));
   else

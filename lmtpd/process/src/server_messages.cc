@@ -8,24 +8,6 @@ namespace {
 
 constexpr std::uint8_t version = 1;
 
-// A type's number belongs to one direction only, so that a message sent back is unknown.
-template <class Message>
-constexpr std::uint8_t type_of = 0;  // no type
-template <>
-constexpr std::uint8_t type_of<ServerReady> = 1;
-template <>
-constexpr std::uint8_t type_of<ServerCrippled> = 2;
-template <>
-constexpr std::uint8_t type_of<ServerLeaving> = 3;
-template <>
-constexpr std::uint8_t type_of<ServerLives> = 4;
-template <>
-constexpr std::uint8_t type_of<DrainServer> = 129;
-template <>
-constexpr std::uint8_t type_of<StopServer> = 130;
-template <>
-constexpr std::uint8_t type_of<AbortServer> = 131;
-
 template <class Message>
 void put_fields(Writer&, const Message&) {}
 void put_fields(Writer& out, const ServerReady& m) {
@@ -46,13 +28,12 @@ void get_fields(Reader& in, DrainServer& m) {
 
 template <class Message>
 std::vector<std::byte> encode(const Message& message) {
-  static_assert(type_of<Message> != 0);
   std::vector<std::byte> payload, packet;
   Writer fields(payload);
   put_fields(fields, message);
   Writer out(packet);
   out.put(version);
-  out.put(type_of<Message>);
+  out.put(Message::type);
   out.put(static_cast<std::uint16_t>(payload.size()));
   out.put_bytes(payload);
   return packet;
@@ -65,7 +46,7 @@ Result<std::optional<Messages>> decode_payload(std::uint8_t type, Reader& in) {
     return std::nullopt;
   } else {
     using Message = std::variant_alternative_t<at, Messages>;
-    if (type != type_of<Message>) return decode_payload<Messages, at + 1>(type, in);
+    if (type != Message::type) return decode_payload<Messages, at + 1>(type, in);
     Message message;
     get_fields(in, message);
     if (!in.ok()) return fail(Errc::invalid, "the payload of a message of type {} is too short", type);
