@@ -105,6 +105,7 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   void all_sent();
   void go_on_with_input();
   void linger();
+  void discard_input();
   void close();
   void remove_if_done();
   void arm_timer(Duration after);

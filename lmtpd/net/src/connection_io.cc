@@ -1,5 +1,8 @@
 // The I/O of a Connection: sending, reading, and the TLS handshake.
+#include <sys/socket.h>
+
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <exception>
 
 #include "connection.h"
@@ -77,7 +80,7 @@ void Connection::go_on_with_handshake() {
       hub_.handshakes.put(LogLevel::warning, hub_.clock.now(),
                           fmt::format("a TLS handshake with {} has failed: {}", address_text(peer_),
                                       wire_.why().empty() ? "the connection ended" : wire_.why()));
-      return close();
+      return linger();  // the alert tells the client the reason
   }
 }
 
@@ -93,21 +96,30 @@ void Connection::wait_readable() {
     });
   };
   reader_.wait();
-  if (wire_.holds_input()) return asio::post(loop_.io(), [ready] { ready({}); });
+  if (phase_ != Phase::lingering && wire_.holds_input())
+    return asio::post(loop_.io(), [ready] { ready({}); });
   socket_.async_wait(asio::socket_base::wait_read, ready);
 }
 
 void Connection::on_readable() {
   if (phase_ == Phase::closed || message_.is_storing())
     return;  // flush() waits for input again once the part of the message is stored
+  if (phase_ == Phase::lingering) return discard_input();
   if (session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
   if (read_once()) flush();
+}
+
+// Bytes are not decrypted: TLS may have failed. Unread bytes would make close() reset the connection.
+void Connection::discard_input() {
+  std::vector<char>& buffer = loop_.buffer();
+  const ssize_t got = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return close();
+  wait_readable();
 }
 
 // False: the connection is closed. While the client does not read its replies, no commands are read from it.
 bool Connection::read_once() {
   std::vector<char>& buffer = loop_.buffer();
-  // In phase `lingering` the bytes are discarded.
   std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();
   if (wanted == 0) return true;
   CommandReader::Got got = reader_.read(wire_, std::span(buffer).first(std::min(buffer.size(), wanted)));
@@ -124,7 +136,7 @@ void Connection::on_read(const CommandReader::Bytes& got) {
 }
 
 void Connection::on_read(const CommandReader::End&) {
-  if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
+  if (phase_ == Phase::proxied) close();
   if (client_has_left()) give_up_deliveries();
 }
 
@@ -150,7 +162,7 @@ void Connection::wait_writable() {
 
 void Connection::on_writable() {
   patience_.note_progress(hub_.clock.now());
-  if (phase_ != Phase::closed && session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
+  if (phase_ == Phase::open && session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
   flush();
 }
 

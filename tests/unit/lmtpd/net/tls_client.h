@@ -82,9 +82,11 @@ class TlsClient {
 
   // Returns false if the server refuses or disconnects. With TLS 1.3, a refused client certificate shows only
   // in the first answer.
-  bool handshake() {
+  // `ahead` leaves in one segment with the client's last message.
+  bool handshake(std::string_view ahead = {}) {
     for (;;) {
       int done = SSL_do_handshake(tls_);
+      if (done == 1 && !ahead.empty()) SSL_write(tls_, ahead.data(), static_cast<int>(ahead.size()));
       flush();
       if (done == 1) return true;
       if (SSL_get_error(tls_, done) != SSL_ERROR_WANT_READ || !fill()) return false;

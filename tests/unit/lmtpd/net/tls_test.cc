@@ -161,6 +161,17 @@ TEST_F(TlsServer, SubjectsOfClientCertificates) {
   EXPECT_FALSE(without.handshake() && without.ask("NOOP\r\n").substr(0, 3) == "250");
 }
 
+// Commands sent ahead are unread when the handshake fails. A reset would destroy the alert with the reason.
+TEST_F(TlsServer, ARefusedHandshakeIsNotReset) {
+  start_with(make_credentials("mta.example.net").certificate, true);
+  auto client = asked();
+  TlsClient tls(*client);
+  ASSERT_TRUE(tls.handshake("NOOP\r\n"));
+  EXPECT_EQ(tls.line(), "") << "the alert";
+  char byte;
+  EXPECT_EQ(::recv(client->fd(), &byte, 1, 0), 0) << std::strerror(errno);
+}
+
 TEST_F(TlsServer, ARequestedCertificateMayBeLeftOut) {
   start_with(make_credentials("mta.example.net").certificate, false);
   auto client = asked();
