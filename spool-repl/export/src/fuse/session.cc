@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/fd.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::repl::fuse {
@@ -34,6 +36,18 @@ constexpr int requests_per_turn = 64;  // before other descriptors get their tur
                                        : LogLevel::debug,
            line);
 }
+
+// Closes /dev/fuse, and leaves an open descriptor at the same number.
+//
+// The file is already unmounted. But fuse_session_unmount() unmounts the path again unless poll() reports
+// POLLERR for its descriptor. A process that copied this mount namespace keeps the connection without an
+// error. The path may have another program's mount by then. A pipe without a reader always reports POLLERR.
+bool close_connection(int connection) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+  Fd reader(ends[0]), writer(ends[1]);
+  return ::dup3(writer.get(), connection, O_CLOEXEC) == connection;
+}
 }  // namespace
 
 State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
@@ -48,7 +62,7 @@ State::~State() {
   TL_CHECK_MSG(in_target == 0, "a FUSE export is destroyed with requests at the target");
   unwatch();
   if (session != nullptr) {
-    fuse_session_unmount(session);  // closes /dev/fuse; the file is already unmounted
+    if (close_connection(fuse_session_fd(session))) fuse_session_unmount(session);
     fuse_session_destroy(session);
   }
   std::free(input.mem);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -234,6 +236,41 @@ TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
   stop(told);
   run_until([&] { return told.has_value(); });
   EXPECT_TRUE(*told) << told->error().message;
+}
+
+// A service with mounts of its own has a copy of every mount (systemd's PrivateMounts=, `unshare --mount`).
+TEST_F(DeviceExportTest, ACopyOfTheMountEndsToo) {
+  ASSERT_TRUE(start());
+  run_until([&] { return ready.has_value(); });
+  ASSERT_TRUE(*ready) << ready->error().message;
+  std::string file = where + "/volume", other = where + "/other";
+  Fd(::open(other.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  std::promise<int> copied, seen;
+  std::promise<void> stopped;
+  std::thread service([&] {
+    bool apart = ::unshare(CLONE_NEWNS) == 0 &&
+                 ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    copied.set_value(apart ? 0 : errno);
+    stopped.get_future().wait();
+    struct statx st{};
+    seen.set_value(::statx(AT_FDCWD, file.c_str(), AT_STATX_FORCE_SYNC, STATX_SIZE, &st) == 0 ? 0 : errno);
+  });
+  EXPECT_EQ(copied.get_future().get(), 0);
+  std::optional<Status> told;
+  stop(told);
+  run_until([&] { return told.has_value(); });
+  EXPECT_TRUE(*told) << told->error().message;
+  // Another program takes the path.
+  EXPECT_EQ(::mount(other.c_str(), file.c_str(), nullptr, MS_BIND, nullptr), 0) << std::strerror(errno);
+  device.reset();
+  stopped.set_value();
+  auto answer = seen.get_future();
+  // The ring lets go of /dev/fuse in a turn.
+  run_until([&] { return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  EXPECT_EQ(answer.get(), ENOTCONN);
+  service.join();
+  EXPECT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0)
+      << "the other mount is missing: " << std::strerror(errno);
 }
 
 // Nothing is attached again under the name of the lost device.
