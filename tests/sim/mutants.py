@@ -22,6 +22,7 @@ import os
 import pathlib
 import queue
 import re
+import resource
 import shlex
 import shutil
 import subprocess
@@ -37,6 +38,7 @@ import mutation  # noqa: E402
 COPIED = ["base", "cmake", "spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "tests/sim",
           "tests/unit/spool-repl/core", "tests/unit/spool-repl/journal", "tests/unit/spool-repl/support"]
 UNIT_TESTS = ["repl_core_test", "repl_journal_test"]
+MEMORY_MAX = 8 << 30  # bytes of a mutant
 CORE, JOURNAL = "spool-repl/core/src/", "spool-repl/journal/src/"
 
 
@@ -246,7 +248,7 @@ MUTANTS = [
            "if ((epochs[i].in_sync & witnesses) == 0) return false;"),
     Mutant("unwitnessed-tail-is-cut", "a tail is cut because none of its epochs counts this replica, although others may have acknowledged it",
            CORE + "history.cc", "if ((epochs[i].in_sync & set_of(here.replica)) != 0 || (epochs[i].in_sync & witnesses) == 0) return false;",
-           "if ((epochs[i].in_sync & set_of(sb.replica)) != 0) return false;"),
+           "if ((epochs[i].in_sync & set_of(here.replica)) != 0) return false;"),
     Mutant("witness-in-pieces", "a replica that was recreated or has lost records vouches for acknowledged records",
            CORE + "promotion.cc", "if (l.state && l.state->whole) members", "if (l.state) members"),
     Mutant("granted-before-settled", "the arbiter is asked while operations are in flight, and its grant becomes outdated",
@@ -291,7 +293,9 @@ MUTANTS = [
     Mutant("damage-ends-a-split-brain", "a replica with a damaged journal accepts any history",
            CORE + "history.cc", "if (!damage || has_what_was_damaged(here, *damage, there))", "if (true || has_what_was_damaged(here, *damage, there))"),
     Mutant("damaged-epoch-forgotten", "the epoch of the newest record is searched only before the damage",
-           JOURNAL + "recovery.cc", "newest_known(epochs);", "newest_by(epochs, last_.lsn);"),
+           JOURNAL + "recovery.cc", "    std::optional<EpochEntry> newest = newest_known(epochs);",
+           "    std::erase_if(epochs, [&](const EpochEntry& e) { return e.start > last_.lsn; });\n"
+           "    std::optional<EpochEntry> newest = newest_known(epochs);"),
     Mutant("epoch-before-its-superblock", "an epoch record counts as durable before the superblock has the epoch",
            CORE + "volume.cc", "    log.hold_durable(no);\n", ""),
     Mutant("loss-not-flagged", "a promotion that accepts a loss is recorded without it",
@@ -481,6 +485,11 @@ endforeach()
 """
 
 
+def limit_memory():
+    """For a mutant that does not end, and allocates."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+
+
 class Failed(Exception):
     """A command that must succeed has failed. The text has its output."""
 
@@ -541,7 +550,7 @@ class Tree:
     def first_violation(self, program, seeds, jobs):
         """The line in which the simulator reports a violation, or None."""
         done = subprocess.run([str(program), "--seeds", str(seeds), "--jobs", str(jobs), "--patience", "60"],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, preexec_fn=limit_memory)
         if done.returncode == 0:
             return None
         if found := re.findall(r"^seed \d+: .*", done.stdout, re.M):
@@ -556,7 +565,8 @@ class Tree:
         for name in names:
             program = self.linked(self.folder / "mutants" / m.name, name)
             try:
-                done = subprocess.run([str(program)], capture_output=True, text=True, timeout=600)
+                done = subprocess.run([str(program), "--gtest_fail_fast"], capture_output=True, text=True, timeout=600,
+                                      preexec_fn=limit_memory)
                 output, code = done.stdout, done.returncode
             except subprocess.TimeoutExpired as late:
                 output, code = (late.stdout or b"").decode(), 1
