@@ -14,10 +14,15 @@ target_compile_options(tl_options INTERFACE
 if(TWINLOFT_WERROR)
   target_compile_options(tl_options INTERFACE -Werror)
 endif()
-# The preset debug compiles several files of a target as one unit, so that a header is compiled less often. Names of one file's
-# own namespace are then visible in the next file. The release build compiles each file alone, with these warnings.
+# Several files of a unit test are compiled as one, so that a header is compiled less often; in the preset debug those of all
+# targets. Names of one file's own namespace are then visible in the next file. The release build compiles each other file alone,
+# with these warnings.
+set(tl_files_at_once 6)
+add_library(tl_unity_options INTERFACE)  # linked after tl_options, so that they count
+target_compile_options(tl_unity_options INTERFACE -Wno-shadow $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 if(CMAKE_UNITY_BUILD)
-  target_compile_options(tl_options INTERFACE -Wno-shadow $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE ${tl_files_at_once})
+  target_compile_options(tl_options INTERFACE $<TARGET_PROPERTY:tl_unity_options,INTERFACE_COMPILE_OPTIONS>)
 endif()
 if(TWINLOFT_SANITIZE)
   target_compile_options(tl_options INTERFACE -fsanitize=${TWINLOFT_SANITIZE} -fno-sanitize-recover=all)
@@ -58,7 +63,8 @@ endfunction()
 function(tl_unit_test name)
   cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
-  target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest GTest::gtest_main tl_options)
+  target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest GTest::gtest_main tl_options tl_unity_options)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${tl_files_at_once})
   add_test(NAME ${name} COMMAND ${name})
   # A test that skips proves nothing, and counts as failed. The bound is for what hangs: the slowest takes seconds.
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 600 FAIL_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
