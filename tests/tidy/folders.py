@@ -11,15 +11,16 @@ import re
 # a part also links the neighbouring parts.
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
-    "lmtpd/app": ["base", "argv", "mail", LMTPD],
+    "lmtpd/app": ["base", "argv", "mail", "spool-state", LMTPD],
     "spool-repl/ctl": ["base", "mail", REPL],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/support": ["base"],
     "tests/unit/base": ["base"],
     "tests/unit/argv": ["base", "argv", "lmtpd/config"],
     "tests/unit/mail": ["mail"],
-    "tests/unit/lmtpd": ["base", "argv", "mail", LMTPD],
-    "tests/unit/spool-repl": ["base", "mail", REPL],
+    "tests/unit/spool-state": ["spool-state"],
+    "tests/unit/lmtpd": ["base", "argv", "mail", "spool-state", LMTPD],
+    "tests/unit/spool-repl": ["base", "mail", "spool-state", REPL],
     "tests/unit/mailbench": ["base", "bench/mailbench"],
     "tests/sim": ["base", REPL],
     "tests/fuzz": ["base", "argv", "mail", "bench/mailbench", LMTPD, REPL],
