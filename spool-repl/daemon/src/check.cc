@@ -255,6 +255,7 @@ struct Checker {
     place("fuse.device", s.fuse_device);
     place("ublk.device", s.ublk_device);
     place("control", s.control);
+    place("state_file", s.state_file);
     if (!s.fuse_file.empty() && !served)
       if (Status free = fuse::check_mount_point(s.fuse_file); !free)
         error("fuse.file: {}", free.error().message);
@@ -323,6 +324,7 @@ void check_places(const NodeSettings& node, Findings& out) {
   for (const VolumeSettings& v : node.volumes)
     for (auto [key, path] :
          {std::pair{"control", v.control},
+          {"state_file", v.state_file},
           {"fuse.file", v.fuse_file},
           {"fuse.device", v.fuse_device},
           {"ublk.device", v.ublk_device},

@@ -405,6 +405,10 @@ void read_status_group(const Table& t, VolumeSettings& v) {
     t.error(t.raw().get("status_group"), "status_group", fmt::format("no group \"{}\" in /etc/group", name));
 }
 
+std::string state_file_beside(const std::string& control, const std::string& name) {
+  return (std::filesystem::path(control).parent_path() / (name + ".state")).string();
+}
+
 VolumeSettings read_volume(const Table& parent, const std::string& name, const toml::table& table) {
   Table t(parent, table, "volume." + name);
   VolumeSettings v;
@@ -421,6 +425,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
            "listen",
            "secret_file",
            "control",
+           "state_file",
            "status_group",
            "write_ack",
            "seal_after",
@@ -463,6 +468,8 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   t.path("control", v.control);
   t.socket_path("control", v.control);
   if (v.control.empty()) t.error(table.get("control"), "control", "must not be empty");
+  t.path("state_file", v.state_file);
+  if (!table.contains("state_file")) v.state_file = state_file_beside(v.control, name);
   read_status_group(t, v);
   t.choice<bool>("write_ack", {{"memory", false}, {"durable", true}}, v.write_ack_durable);
   t.duration("seal_after", v.seal_after);
@@ -504,6 +511,7 @@ void check_names(const std::vector<VolumeSettings>& volumes, const Table& t) {
     for (const auto& [key, name] : {std::pair{"data", v.data},
                                     {"journal", v.journal},
                                     {"control", v.control},
+                                    {"state_file", v.state_file},
                                     {"listen", v.listen},
                                     {"fuse.file", v.fuse_file},
                                     {"fuse.device", v.fuse_device},

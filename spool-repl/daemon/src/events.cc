@@ -13,8 +13,6 @@
 
 namespace twinloft::repl::daemon {
 
-namespace {
-
 std::string time_text(WallTime t, bool with_microseconds) {
   time_t seconds = t.seconds;
   tm utc{};
@@ -23,6 +21,8 @@ std::string time_text(WallTime t, bool with_microseconds) {
                                  utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
   return with_microseconds ? fmt::format("{}.{:06}Z", text, t.microseconds) : text + "Z";
 }
+
+namespace {
 
 std::optional<WallTime> parse_time(const char* text) {
   tm utc{};

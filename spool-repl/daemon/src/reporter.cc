@@ -10,6 +10,7 @@ void Reporter::say(std::string kind, std::string text, bool serious, ReplicaId p
   std::string line = fmt::format("volume {}: {}", volume_, text);
   if (!events_.add({0, {}, std::move(kind), serious, peer, epoch, std::move(text)}, once)) return;
   log_line(serious ? LogLevel::warning : LogLevel::info, line);
+  if (on_event_) on_event_();
 }
 
 void Reporter::note_failed_start(const std::string& why) {

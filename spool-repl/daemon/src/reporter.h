@@ -15,6 +15,8 @@ class Reporter {
 
   // The epoch of later events without an epoch: the counter of the volume's epoch.
   void set_epoch(std::function<std::uint64_t()> epoch) { epoch_ = std::move(epoch); }
+  // Called after each new event, which may be within a step of the core.
+  void set_on_event(std::function<void()> on_event) { on_event_ = std::move(on_event); }
   // `once`: see EventLog::add().
   void say(std::string kind, std::string text, bool serious = false, ReplicaId peer = 0,
            std::uint64_t epoch = 0, bool once = false);
@@ -26,6 +28,7 @@ class Reporter {
  private:
   std::string volume_;
   std::function<std::uint64_t()> epoch_;
+  std::function<void()> on_event_;
   EventLog events_;
 };
 

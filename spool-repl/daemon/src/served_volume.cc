@@ -1,6 +1,7 @@
 #include "served_volume.h"
 
 #include <array>
+#include <utility>
 
 #include "in_use.h"
 #include "status_text.h"
@@ -22,6 +23,8 @@ void ServedVolume::run(const std::function<void()>& before_control,
   core().tick(loop_->now());  // it needs the time before the first deadline
   try_promotion();
   turn();
+  teller_ = std::make_unique<StateTeller>(settings_, opened_->superblock.volume.text(), clock_);
+  watch_state();
   front_ends_->report_start(started);
   reporter_->say("started", fmt::format("served from now on, at {}", core().status().last.v));
   if (Status end = loop_->run(); !end) fail_volume(end.error().message, true);
@@ -60,6 +63,7 @@ Status ServedVolume::open() {
                                               reporter_->say(std::move(kind), std::move(text), serious);
                                             }));
   reporter_->set_epoch([this] { return core().status().epoch.counter; });
+  reporter_->set_on_event([this] { state_may_differ_ = true; });
   TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
   if (Status s = loop_->register_memory(
           std::array{opened_->arena_memory.span(), opened_->read_memory.span()});
@@ -98,6 +102,7 @@ Status ServedVolume::join_parts() {
 
 // Front ends may still have requests if the loop has failed. All of them are answered first.
 void ServedVolume::tear_down() {
+  teller_.reset();
   if (!performer_) {
     links_.reset();
     return;
@@ -139,6 +144,7 @@ void ServedVolume::turn() {
   front_ends_->flush();
   arm_tick();
   stopper_->turn();
+  if (teller_ && std::exchange(state_may_differ_, false)) tell_state();
   if (performer_->disk_has_failed() && !failed_) leave_failed_disk();
 }
 
@@ -184,8 +190,8 @@ void ServedVolume::device_is_taken_away() {
             settings_.name);
 }
 
-std::string ServedVolume::show_status(command::Status::Form form) {
-  using Form = command::Status::Form;
+template <class Look>
+auto ServedVolume::with_view(Look look) {
   core::VolumeStatus status = core().status();
   links_->tell_troubles(status);
   const FrontEnds* f = front_ends_->current();
@@ -203,7 +209,31 @@ std::string ServedVolume::show_status(command::Status::Form form) {
                 oldest_request(),
                 performer_->disk().oldest(loop_->now()),
                 f && f->device_lost()};
-  return form == Form::text ? status_text(view) : form == Form::line ? status_line(view) : status_json(view);
+  return look(view);
+}
+
+std::string ServedVolume::show_status(command::Status::Form form) {
+  using Form = command::Status::Form;
+  return with_view([form](const NodeView& view) {
+    return form == Form::text   ? status_text(view)
+           : form == Form::line ? status_line(view)
+                                : status_json(view);
+  });
+}
+
+// ---- the state file
+
+// A stall shows only by the time that passes, so the state is also looked at regularly.
+void ServedVolume::watch_state() {
+  tell_state();
+  loop_->after(std::chrono::seconds(1), [this] { watch_state(); });
+}
+
+void ServedVolume::tell_state() {
+  with_view([this](const NodeView& view) {
+    bool primary = view.status.role == core::Role::primary;
+    teller_->tell(state_of(view), primary ? "primary" : "secondary", reason_of(view));
+  });
 }
 
 Result<std::string> ServedVolume::show_events(const std::string& range) {

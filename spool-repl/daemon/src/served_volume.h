@@ -9,6 +9,7 @@
 
 #include "performer.h"
 #include "roles.h"
+#include "state_teller.h"
 #include "stopper.h"
 
 namespace twinloft::repl::daemon {
@@ -39,6 +40,11 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   void arm_tick();
   void try_promotion();
   void leave_failed_disk();
+  void watch_state();
+  void tell_state();
+  // Calls look(view) with what `status` shows.
+  template <class Look>
+  auto with_view(Look look);
   void stop_loop();
   core::Core& core() { return *opened_->core; }
 
@@ -77,6 +83,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   OsClock clock_;
   OsRandom random_;
   Roles roles_;
+  std::unique_ptr<StateTeller> teller_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<OpenedVolume> opened_;
   std::unique_ptr<io::UringLoop> loop_;
@@ -89,7 +96,8 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   std::unique_ptr<control::Server> control_;
   ports::Loop::TimerId tick_timer_ = 0;
   Instant tick_at_;
-  std::string failure_;  // before failed_ is set
+  bool state_may_differ_ = false;  // from what teller_ has told
+  std::string failure_;            // before failed_ is set
   std::atomic<bool> failed_ = false;
 };
 

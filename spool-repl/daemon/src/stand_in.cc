@@ -21,9 +21,16 @@ constexpr const char* way_out =
 StandIn::StandIn(VolumeSettings settings, std::optional<Error> why)
     : settings_(std::move(settings)),
       why_(std::move(why)),
+      teller_(settings_, settings_.uuid, clock_),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { serve(); }) {
+  tell(why_);
   ready_.get_future().wait();
+}
+
+void StandIn::tell(const std::optional<Error>& why) {
+  teller_.tell(why ? VolumeState::failed : VolumeState::starting, "",
+               why ? "not served: " + why->message : "");
 }
 
 StandIn::~StandIn() {
@@ -35,8 +42,9 @@ StandIn::~StandIn() {
 bool StandIn::take(const VolumeSettings& settings, const Error& why) {
   bool same = settings.control == settings_.control && settings.status_group == settings_.status_group &&
               settings.status_everybody == settings_.status_everybody &&
-              settings.replica == settings_.replica;
+              settings.replica == settings_.replica && settings.state_file == settings_.state_file;
   if (!same || !serving_) return false;
+  tell(why);
   std::lock_guard lock(mutex_);
   why_ = why;
   return true;

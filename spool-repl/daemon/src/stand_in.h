@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "state_teller.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
@@ -28,10 +29,13 @@ class StandIn {
 
  private:
   void serve();
+  void tell(const std::optional<Error>& why);
   const VolumeSettings settings_;
   mutable std::mutex mutex_;
   std::optional<Error> why_;  // guarded by mutex_
-  Fd wake_;                   // eventfd: the end
+  OsClock clock_;
+  StateTeller teller_;
+  Fd wake_;  // eventfd: the end
   std::atomic<bool> serving_ = true;
   std::promise<void> ready_;
   std::thread thread_;

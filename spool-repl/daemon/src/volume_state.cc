@@ -52,6 +52,23 @@ VolumeState state_of(const NodeView& v) {
   return s.role == core::Role::primary ? state_of_primary(s) : state_of_secondary(v);
 }
 
+std::string reason_of(const NodeView& v) {
+  const core::VolumeStatus& s = v.status;
+  switch (state_of(v)) {
+    case VolumeState::failed:
+      return s.failed ? s.failure : "the block device is lost";
+    case VolumeState::split_brain:
+      return "two acknowledged histories";
+    case VolumeState::suspended:
+      return fmt::format("writes wait for {}", s.waits_for);
+    case VolumeState::stalled:
+      return v.oldest_disk_wait >= disk_stalled_after ? "the disk here does not answer"
+                                                      : "requests are not answered";
+    default:
+      return "";
+  }
+}
+
 const char* name_of(VolumeState state) {
   switch (state) {
     case VolumeState::ok:

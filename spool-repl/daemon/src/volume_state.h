@@ -28,5 +28,8 @@ inline bool is_stalled(const NodeView& v) {
 VolumeState state_of(const NodeView& view);
 const char* name_of(VolumeState state);     // in JSON
 const char* state_text(VolumeState state);  // as text; empty: no trouble
+// The reason of a state in which the volume does not serve, for people; empty: it serves. The text changes
+// only with the reason.
+std::string reason_of(const NodeView& view);
 
 }  // namespace twinloft::repl::daemon

@@ -198,7 +198,7 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
   compare("suspend_timeout", &V::suspend_timeout), compare("archive", &V::archive), compare("size", &V::size);
   compare("data", &V::data), compare("journal", &V::journal), compare("journal_size", &V::journal_size),
       compare("arena", &V::arena);
-  compare("listen", &V::listen), compare("control", &V::control),
+  compare("listen", &V::listen), compare("control", &V::control), compare("state_file", &V::state_file),
       compare("status_group", &V::status_group, &V::status_everybody);
   compare("write_ack", &V::write_ack_durable), compare("seal_after", &V::seal_after),
       compare("peer_timeout", &V::peer_timeout);

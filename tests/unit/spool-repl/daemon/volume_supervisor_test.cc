@@ -9,6 +9,7 @@
 
 #include "../../support/temporary_directory.h"
 #include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-state/spool_state.h"
 
 namespace twinloft::repl::daemon {
 namespace {
@@ -23,7 +24,7 @@ struct VolumeSupervisorTest : testing::Test {
     s.journal_size = 64u << 20;
     s.arena = 64u << 20;
     s.data = where + "/" + name + ".data", s.journal = where + "/" + name + ".journal",
-    s.control = where + "/" + name + ".sock";
+    s.control = where + "/" + name + ".sock", s.state_file = where + "/" + name + ".state";
     return s;
   }
   std::unique_ptr<VolumeSupervisor> start(const VolumeSettings& s) {
@@ -36,6 +37,15 @@ struct VolumeSupervisorTest : testing::Test {
   void await(const VolumeSupervisor& v) {
     std::unique_lock lock(mutex);
     while (!std::holds_alternative<S>(v.state())) changed.wait_for(lock, std::chrono::milliseconds(100));
+  }
+  // Waits until the state file says this. Returns its reason.
+  static std::string await_told(const VolumeSettings& s, std::string_view state) {
+    for (;; ::usleep(1000)) {
+      auto told = spool_state::read_state(s.state_file);
+      EXPECT_TRUE(told) << told.error().message;
+      if (!told) return {};
+      if (*told && (*told)->state == state && (*told)->uuid == s.uuid) return (*told)->reason;
+    }
   }
   Result<std::string> ask(const VolumeSettings& s, const std::string& what) {
     return control::ask(s.control, what, std::chrono::seconds(20));
@@ -71,6 +81,23 @@ TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
   for (auto* v : {one.get(), other.get()}) v->request_stop(false);
   await<VolumeSupervisor::Ended>(*one);
   await<VolumeSupervisor::Ended>(*other);
+}
+
+TEST_F(VolumeSupervisorTest, TheStateFileFollowsAVolume) {
+  VolumeSettings s = settings("mail");
+  auto volume = start(s);
+  await<VolumeSupervisor::Failed>(*volume);
+  EXPECT_TRUE(await_told(s, "failed").starts_with("not served: " + s.journal));
+  ASSERT_TRUE(create_volume(s));
+  volume->reload(s, "");
+  await<VolumeSupervisor::Serving>(*volume);
+  EXPECT_EQ(await_told(s, "no-primary"), "");
+  ASSERT_TRUE(ask(s, "promote"));
+  EXPECT_EQ(await_told(s, "ok"), "");
+  EXPECT_EQ((*spool_state::read_state(s.state_file).value()).role, "primary");
+  volume->request_stop(false);
+  await<VolumeSupervisor::Ended>(*volume);
+  EXPECT_FALSE(std::filesystem::exists(s.state_file));
 }
 
 // A failure at run time ends that volume only, and the end is reported.

@@ -41,7 +41,8 @@ struct VolumeSettings {
   std::uint64_t arena = 256ull << 20;       // bytes
   std::string listen;
   std::string secret_file;
-  std::string control;            // path of the control socket
+  std::string control;     // path of the control socket
+  std::string state_file;  // what other programs read of the volume's state (spool-state/); empty: none
   bool status_everybody = false;  // every user may use status and events
   std::optional<gid_t> status_group;
   bool write_ack_durable = false;

@@ -39,6 +39,7 @@ std::string events_path(const VolumeSettings& settings);
 // may tear the last line.
 std::vector<Event> load_events(const std::string& path);
 
+std::string time_text(WallTime time, bool with_microseconds);           // RFC 3339, in UTC
 std::string event_text(const Event& event);                             // a line for people, with its newline
 std::string event_json(const std::string& volume, const Event& event);  // a line of JSON, with its newline
 
