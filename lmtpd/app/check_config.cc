@@ -26,6 +26,7 @@
 #include "twinloft/lmtpd/net/try_address.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
+#include "twinloft/spool-state/spool_state.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {
@@ -113,6 +114,9 @@ void check_spool(const Config& config, Checker& check) {
   static OsFileOps ops;
   auto spool = Spool::create(config.delivery.spool, ops);
   if (!spool) return check.problem("spool.path: " + spool.error().message);
+  if (const std::string& path = config.spool_watch.state_file; !path.empty())
+    if (auto state = spool_state::read_state(path); !state)
+      check.problem("spool.state_file: " + state.error().message);
   auto opened = (*spool)->open();
   if (!opened) return check.problem("spool: " + opened.error().message);
   bool for_agents = std::ranges::any_of(config.agents, [](const AgentSpec& agent) { return !agent.syncs; });

@@ -18,6 +18,7 @@
 #include "twinloft/lmtpd/config/ways.h"
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/delivery/service.h"
+#include "twinloft/lmtpd/delivery/spool_watch.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "twinloft/lmtpd/process/confine.h"
 #include "twinloft/lmtpd/process/control_channel.h"
@@ -86,6 +87,7 @@ struct Parts {
   std::unique_ptr<ConnectProcess> connector;  // null: nothing to connect to
   std::unique_ptr<QuotaStatus> quota_status;  // null: Dovecot does not count
   std::unique_ptr<DeliveryService> delivery;  // null: no spool
+  std::unique_ptr<SpoolWatch> watch;          // null: no spool
   std::unique_ptr<Router> router;             // null: no next hops
   std::unique_ptr<Server> server;
   std::atomic<bool> aborted{false};  // the end of helpers is expected and not logged
@@ -123,6 +125,25 @@ struct Budgets {
   std::shared_ptr<MemoryBudget> memory, disk;
 };
 
+// A look that hangs may outlive all parts, so the clock does too.
+Status watch_spool(const Config& config, Parts& parts) {
+  static const OsClock clock;
+  static OsFileOps ops;
+  TL_TRY_ASSIGN(std::shared_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
+  parts.watch = std::make_unique<SpoolWatch>(
+      config.spool_watch, eyes_for(std::move(spool), config.delivery.spool, config.spool_watch.state_file),
+      clock);
+  return {};
+}
+
+std::function<std::optional<Reply>(const User&)> refusals_of(const Parts& parts, const SpoolRules& rules) {
+  if (!parts.watch) return {};
+  return [&parts, rules](const User& user) -> std::optional<Reply> {
+    if (!user.next_hop.empty()) return std::nullopt;
+    return refusal_of_spool(parts.watch->health(), rules, parts.clock.now(), false);
+  };
+}
+
 // Opens local delivery if there is a spool, and the router if there are next hops.
 Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets,
                                  Parts& parts) {
@@ -140,6 +161,7 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     if (Status spool = parts.delivery->check_spool(); !spool)
       log_warning("{}; until the spool is available, every delivery gets 451", spool.error().message);
   }
+  if (config.delivers_here()) TL_TRY(watch_spool(config, parts));
   if (config.next_hops.empty()) return parts.delivery.get();
   parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
   return parts.router.get();
@@ -181,6 +203,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   ServerConfig server = to_server_config(config);
   server.memory = budgets.memory;
   server.disk = budgets.disk;
+  server.session.spool_refusal = refusals_of(parts, config.spool_watch.rules);
   server.tls = std::move(tls);
   server.mailboxes = parts.delivery ? &parts.delivery->mailboxes() : nullptr;
   server.on_abort = [&parts] {

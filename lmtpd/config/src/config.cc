@@ -253,13 +253,25 @@ void read_limits(const TomlTable& top, Config& config) {
   config.delivery.per_user_max = l.deliveries_per_user;
 }
 
-void read_spool(const TomlTable& top, bool hands_on, SpoolConfig& spool) {
+void read_spool_watch(const TomlTable& t, SpoolWatchConfig& watch) {
+  SpoolRules& rules = watch.rules;
+  t.path("state_file", watch.state_file);
+  std::uint64_t reserve = 0;
+  t.size("reserve", 0, 1ull << 50, reserve);
+  if (t.has("reserve")) rules.reserve_bytes = reserve;
+  auto suspended_for = std::chrono::duration_cast<std::chrono::milliseconds>(rules.suspended_for);
+  t.duration("suspended_for", suspended_for, true);
+  rules.suspended_for = suspended_for;
+}
+
+void read_spool(const TomlTable& top, bool hands_on, SpoolConfig& spool, SpoolWatchConfig& watch) {
   const toml::table* raw = top.child("spool");
   if (!raw && hands_on) return;
   if (!raw) return top.error("spool", "is missing; add [spool] with path and volume");
   TomlTable t(top.problems(), *raw, "spool");
-  t.allow({"path", "volume", "require_marker"});
+  t.allow({"path", "volume", "require_marker", "state_file", "reserve", "suspended_for"});
   t.path("path", spool.root, true);
+  read_spool_watch(t, watch);
   bool require_marker = true;
   t.flag("require_marker", require_marker);
   std::string volume;
@@ -496,7 +508,7 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   read_limits(top, config);
   read_users(top, config.users);
   read_next_hops(top, config);
-  read_spool(top, !config.next_hops.empty(), config.delivery.spool);
+  read_spool(top, !config.next_hops.empty(), config.delivery.spool, config.spool_watch);
   read_delivery(top, config);
   read_quota(top, config);
   read_agents(top, config);

@@ -43,6 +43,7 @@ Verdict judge(const RecipientFacts& facts) {
   if (!*facts.user) return Refuse{make_reply(550, "5.1.1", "No such user")};
   const User& user = **facts.user;
   std::optional<Reply> refusal = refusal_of_user(user, facts.takes_address);
+  if (!refusal && facts.spool_refuses) refusal = facts.spool_refuses();
   if (!refusal && !facts.mailbox) return LookAtMailbox{};
   if (!refusal) refusal = refusal_of_mailbox(user, *facts.mailbox, facts.over_quota);
   if (!refusal && facts.way_refuses) refusal = facts.way_refuses();

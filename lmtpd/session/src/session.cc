@@ -297,6 +297,8 @@ Verdict Session::judge_recipient(const Recipient& pending, Result<const User*> u
                                  const MailboxState* mailbox) const {
   RecipientFacts facts{.user = std::move(user), .mailbox = mailbox, .over_quota = config_.over_quota};
   if (facts.user && *facts.user) facts.takes_address = is_ascii(pending.text) || takes_utf8(**facts.user);
+  if (config_.spool_refusal && facts.user && *facts.user)
+    facts.spool_refuses = [&] { return config_.spool_refusal(**facts.user); };
   if (config_.agent_refusal)
     facts.way_refuses = [&] { return config_.agent_refusal(*transaction_->envelope, pending); };
   return judge(facts);

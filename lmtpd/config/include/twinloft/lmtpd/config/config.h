@@ -15,6 +15,7 @@
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/agents/spawner.h"
 #include "twinloft/lmtpd/delivery/config.h"
+#include "twinloft/lmtpd/delivery/spool_watch.h"
 #include "twinloft/lmtpd/net/listener.h"
 #include "twinloft/lmtpd/quota_status/quota_status.h"
 #include "twinloft/lmtpd/route/next_hop.h"
@@ -111,6 +112,7 @@ struct Config {
   LimitSettings limits;
   UserSettings users;
   DeliveryConfig delivery;  // lmtpd/app sets hostname
+  SpoolWatchConfig spool_watch;
   std::vector<AgentSpec> agents;
   std::vector<NextHopSettings> next_hops;
   SpawnerOptions spawner;

@@ -3,7 +3,7 @@
 //
 // The facts are checked in a fixed order. The first fact that refuses the recipient gives the reply:
 //
-//   the user database ─▶ the user's state ─▶ the address ─▶ the mailbox ─▶ the way of delivery
+//   the user database ─▶ the user's state ─▶ the address ─▶ the spool ─▶ the mailbox ─▶ the way of delivery
 //
 // The mailbox is checked only if no earlier fact has decided, because the check may block.
 #pragma once
@@ -25,7 +25,8 @@ struct RecipientFacts {
   Result<const User*> user;
   // false: the address has characters beyond ASCII, and the way of delivery does not support them.
   bool takes_address = true;
-  const MailboxState* mailbox = nullptr;  // null: not checked yet
+  std::function<std::optional<Reply>()> spool_refuses = {};  // the spool takes no mail now
+  const MailboxState* mailbox = nullptr;                     // null: not checked yet
   OverQuota over_quota = OverQuota::reject;
   std::function<std::optional<Reply>()> way_refuses = {};  // the refusal by the way of delivery; called last
 };

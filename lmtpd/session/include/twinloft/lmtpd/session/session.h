@@ -51,6 +51,8 @@ struct SessionConfig {
   // For envelopes, which the budget must outlive. Null: no limit. If used up: 452 4.3.1 for a recipient.
   MemoryBudget* memory = nullptr;
   OverQuota over_quota = OverQuota::reject;
+  // Why the spool of this user takes no mail now; null: never asked. Does not block.
+  std::function<std::optional<Reply>(const User&)> spool_refusal = {};
   // Whether the mailbox of this user is checked before a message is accepted; null: never.
   std::function<bool(const User&)> has_limits = {};
   // The refusal of this sender and recipient by the user's agent; null: never.

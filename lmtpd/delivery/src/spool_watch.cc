@@ -1,0 +1,114 @@
+#include "twinloft/lmtpd/delivery/spool_watch.h"
+
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "twinloft/base/log.h"
+#include "twinloft/spool-state/spool_state.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::string_view state_suspended = "suspended", state_stalled = "stalled", state_failed = "failed";
+
+SpoolLook look_at(Spool& spool, bool in_use) {
+  auto handle = spool.open();
+  if (!handle) return {.trouble = std::move(handle).error()};
+  SpoolLook look;
+  struct statvfs about{};
+  if (::fstatvfs(handle->root.get(), &about) != 0)
+    look.trouble = fail_errno(errno, "{}", spool.root()).error();
+  else if (auto alive = in_use ? spool.check_not_failed(*handle) : Status(); !alive)
+    look.trouble = std::move(alive).error();
+  look.read_only = (about.f_flag & ST_RDONLY) != 0;
+  look.bytes = std::uint64_t{about.f_blocks} * about.f_frsize;
+  look.free_bytes = std::uint64_t{about.f_bavail} * about.f_frsize;
+  look.inodes = about.f_files;
+  look.free_inodes = about.f_favail;
+  return look;
+}
+
+VolumeTold::State told_state(std::string_view state) {
+  if (state == state_suspended) return VolumeTold::State::suspended;
+  if (state == state_stalled) return VolumeTold::State::stalled;
+  if (state == state_failed) return VolumeTold::State::failed;
+  return VolumeTold::State::serving;
+}
+
+VolumeTold read_told(const std::string& path, const std::optional<Uuid>& volume) {
+  auto state = spool_state::read_state(path);
+  if (!state) log_debug("the state file of the volume: {}", state.error().message);
+  if (!state || !*state) return {};
+  if (volume && (*state)->uuid != volume->text()) return {};
+  return {told_state((*state)->state), (*state)->since};
+}
+
+}  // namespace
+
+struct SpoolWatch::Shared {
+  explicit Shared(Eyes the_eyes) : eyes(std::move(the_eyes)) {}
+  const Eyes eyes;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ending = false;
+  bool asked = false;                  // since the last look
+  std::optional<Instant> looks_since;  // a look is under way
+  SpoolLook seen;
+  VolumeTold told;
+
+  // The state file is read before each look, which may hang.
+  void watch(Duration every, const Clock& clock) {
+    std::unique_lock lock(mutex);
+    while (!ending) {
+      lock.unlock();
+      VolumeTold now_told = eyes.tell ? eyes.tell() : VolumeTold{};
+      lock.lock();
+      told = now_told;
+      looks_since = clock.now();
+      bool in_use = std::exchange(asked, false);
+      lock.unlock();
+      SpoolLook now_seen = eyes.look(in_use);
+      lock.lock();
+      seen = std::move(now_seen);
+      looks_since.reset();
+      changed.wait_for(lock, every, [this] { return ending; });
+    }
+  }
+};
+
+SpoolWatch::SpoolWatch(const SpoolWatchConfig& config, Eyes eyes, const Clock& clock)
+    : shared_(std::make_shared<Shared>(std::move(eyes))), rules_(config.rules), clock_(clock) {
+  std::thread([shared = shared_, every = config.every, &clock] { shared->watch(every, clock); }).detach();
+}
+
+SpoolWatch::~SpoolWatch() {
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->ending = true;
+  }
+  shared_->changed.notify_one();
+}
+
+SpoolHealth SpoolWatch::health() const {
+  std::lock_guard lock(shared_->mutex);
+  shared_->asked = true;
+  SpoolLook look = shared_->seen;
+  look.hangs_since = shared_->looks_since;
+  return health_of(look, shared_->told, rules_, clock_.now());
+}
+
+SpoolWatch::Eyes eyes_for(std::shared_ptr<Spool> spool, const SpoolConfig& config, std::string state_file) {
+  SpoolWatch::Eyes eyes;
+  eyes.look = [spool = std::move(spool)](bool in_use) { return look_at(*spool, in_use); };
+  if (!state_file.empty())
+    eyes.tell = [path = std::move(state_file), volume = config.volume] { return read_told(path, volume); };
+  return eyes;
+}
+
+}  // namespace twinloft::lmtpd
