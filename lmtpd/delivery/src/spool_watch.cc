@@ -49,6 +49,26 @@ VolumeTold read_told(const std::string& path, const std::optional<Uuid>& volume)
   return {told_state((*state)->state), (*state)->since};
 }
 
+// For an operator, who sees that MTAs get 451.
+void log_change(SpoolHealth::State before, SpoolHealth::State now) {
+  using State = SpoolHealth::State;
+  if (now == before) return;
+  switch (now) {
+    case State::serving:
+      return log_info("the spool takes mail again");
+    case State::suspended:
+      return log_warning("the spool's volume is suspended: deliveries wait, and RCPT gets 451 after spool.suspended_for");
+    case State::not_mounted:
+      return log_warning("the spool is not mounted: RCPT gets 451 4.3.1");
+    case State::failed:
+      return log_error("the spool has failed: RCPT gets 451 4.3.1");
+    case State::read_only:
+      return log_warning("the spool is read-only: RCPT gets 451 4.3.1");
+    case State::full:
+      return log_warning("the spool is nearly full (spool.reserve): RCPT gets 451 4.3.1");
+  }
+}
+
 }  // namespace
 
 struct SpoolWatch::Shared {
@@ -63,7 +83,8 @@ struct SpoolWatch::Shared {
   VolumeTold told;
 
   // The state file is read before each look, which may hang.
-  void watch(Duration every, const Clock& clock) {
+  void watch(Duration every, const SpoolRules& rules, const Clock& clock) {
+    auto known = SpoolHealth::State::serving;
     std::unique_lock lock(mutex);
     while (!ending) {
       lock.unlock();
@@ -77,6 +98,10 @@ struct SpoolWatch::Shared {
       lock.lock();
       seen = std::move(now_seen);
       looks_since.reset();
+      auto state = health_of(seen, told, rules, clock.now()).state;
+      lock.unlock();
+      log_change(std::exchange(known, state), state);
+      lock.lock();
       changed.wait_for(lock, every, [this] { return ending; });
     }
   }
@@ -84,7 +109,7 @@ struct SpoolWatch::Shared {
 
 SpoolWatch::SpoolWatch(const SpoolWatchConfig& config, Eyes eyes, const Clock& clock)
     : shared_(std::make_shared<Shared>(std::move(eyes))), rules_(config.rules), clock_(clock) {
-  std::thread([shared = shared_, every = config.every, &clock] { shared->watch(every, clock); }).detach();
+  std::thread([shared = shared_, config, &clock] { shared->watch(config.every, config.rules, clock); }).detach();
 }
 
 SpoolWatch::~SpoolWatch() {

@@ -19,6 +19,7 @@ struct SpoolWatchConfig {
   SpoolRules rules = {};
 };
 
+// Logs each change between two looks.
 class SpoolWatch {
  public:
   // look: what the file system shows. in_use: the result was asked for since the last look. tell: what the
