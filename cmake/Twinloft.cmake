@@ -14,7 +14,7 @@ target_compile_options(tl_options INTERFACE
 if(TWINLOFT_WERROR)
   target_compile_options(tl_options INTERFACE -Werror)
 endif()
-# Several files of a unit test are compiled as one, so that a header is compiled less often; in the preset debug those of all
+# Several files of a unit test are compiled as one, so that a header is compiled less often; in the presets debug and tsan those of all
 # targets. Names of one file's own namespace are then visible in the next file. The release build compiles each other file alone,
 # with these warnings.
 set(tl_files_at_once 6)

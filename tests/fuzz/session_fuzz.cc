@@ -42,8 +42,8 @@ class Owner {
                 .bad_commands_max = 40,
                 .refused_max = refused_max,
                 .new_id = [this] { return std::to_string(++ids_); },
-                .has_limits = [](const User& u) { return u.name.starts_with("full"); },
-                .takes_utf8 = [](const User& u) { return u.name != "old"; }},
+                .recipients = {.has_limits = [](const User& u) { return u.name.starts_with("full"); },
+                               .takes_utf8 = [](const User& u) { return u.name != "old"; }}},
         session_(config_) {
     session_.start({std::string(own_address), true, policy});
     carry_out();

@@ -57,7 +57,8 @@ void log_change(SpoolHealth::State before, SpoolHealth::State now) {
     case State::serving:
       return log_info("the spool takes mail again");
     case State::suspended:
-      return log_warning("the spool's volume is suspended: deliveries wait, and RCPT gets 451 after spool.suspended_for");
+      return log_warning(
+          "the spool's volume is suspended: deliveries wait, and RCPT gets 451 after spool.suspended_for");
     case State::not_mounted:
       return log_warning("the spool is not mounted: RCPT gets 451 4.3.1");
     case State::failed:
@@ -109,7 +110,9 @@ struct SpoolWatch::Shared {
 
 SpoolWatch::SpoolWatch(const SpoolWatchConfig& config, Eyes eyes, const Clock& clock)
     : shared_(std::make_shared<Shared>(std::move(eyes))), rules_(config.rules), clock_(clock) {
-  std::thread([shared = shared_, config, &clock] { shared->watch(config.every, config.rules, clock); }).detach();
+  std::thread([shared = shared_, config, &clock] {
+    shared->watch(config.every, config.rules, clock);
+  }).detach();
 }
 
 SpoolWatch::~SpoolWatch() {

@@ -51,7 +51,7 @@ struct Hub {
     if (!c.disk) c.disk = std::make_shared<MemoryBudget>(c.body_disk_total);
     c.session.memory = c.memory.get();
     if (Mailboxes* m = c.mailboxes)
-      c.session.has_limits = [m](const User& user) { return m->has_limits(user); };
+      c.session.recipients.has_limits = [m](const User& user) { return m->has_limits(user); };
     return c;
   }
 

@@ -258,13 +258,8 @@ void Session::on(const Rcpt& c) {
   if (transaction_->envelope->recipients.size() >= config_.recipients_max ||
       refused_recipients_ >= config_.recipients_max)
     return refuse(Refused::What::recipient, c.to.text, make_reply(452, "4.5.3", "Too many recipients"));
-  SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
-  auto& pending = ask<Recipient>(
-      LookupRequest{std::string(split.user), std::string(split.detail), c.to.domain});
-  pending.text = c.to.text;
-  pending.local_part = split.user;
-  pending.detail = split.detail;
-  pending.domain = c.to.domain;
+  auto& pending = ask<Recipient>(lookup_of(c.to, config_.recipients));
+  name_recipient(c.to, config_.recipients, pending);
   pending.original_to = c.original_to;
   pending.original_type = c.original_type;
   pending.notify = c.notify;
@@ -292,46 +287,33 @@ void Session::answer(QuestionId id, Answer&& given) {
   resume();
 }
 
-// `user` null: there is no such user. `mailbox` null: the mailbox was not checked.
-Verdict Session::judge_recipient(const Recipient& pending, Result<const User*> user,
-                                 const MailboxState* mailbox) const {
-  RecipientFacts facts{.user = std::move(user), .mailbox = mailbox, .over_quota = config_.over_quota};
-  if (facts.user && *facts.user) facts.takes_address = is_ascii(pending.text) || takes_utf8(**facts.user);
-  if (config_.spool_refusal && facts.user && *facts.user)
-    facts.spool_refuses = [&] { return config_.spool_refusal(**facts.user); };
-  if (config_.agent_refusal)
-    facts.way_refuses = [&] { return config_.agent_refusal(*transaction_->envelope, pending); };
-  return judge(facts);
+WayRefuses Session::refusal_by_way(const Recipient& pending) const {
+  if (!config_.agent_refusal) return {};
+  return [this, &pending] { return config_.agent_refusal(*transaction_->envelope, pending); };
 }
 
 void Session::go_on(Recipient&& pending, LookupResult&& found) {
-  static const MailboxState without_limits;
-  if (!found || !*found) {
-    Result<const User*> nobody = nullptr;
-    if (!found) nobody = std::unexpected(std::move(found).error());
-    return decide(std::move(pending), judge_recipient(pending, std::move(nobody), nullptr));
-  }
-  Resolved& resolved = **found;
-  pending.user = std::move(resolved.user);
-  if (!is_ascii(pending.text) && !takes_utf8(pending.user))
-    pending.text = with_ascii_domain(pending.text, pending.domain);
-  if (resolved.detail) pending.detail = std::move(*resolved.detail);
-  const bool limited = config_.has_limits && config_.has_limits(pending.user);
-  Verdict verdict = judge_recipient(pending, &pending.user, limited ? nullptr : &without_limits);
-  if (!std::holds_alternative<LookAtMailbox>(verdict)) return decide(std::move(pending), verdict);
-  MailboxQuestion question{pending.user, pending.detail, transaction_->announced_size};
-  ask<KnownRecipient>(std::move(question)).recipient = std::move(pending);
+  JudgedUser judged = judge_user(pending, std::move(found), transaction_->announced_size, config_.recipients,
+                                 refusal_by_way(pending));
+  if (MailboxQuestion* question = std::get_if<MailboxQuestion>(&judged))
+    ask<WithUser>(std::move(*question)).recipient = std::move(pending);
+  else if (const Refuse* no = std::get_if<Refuse>(&judged))
+    refuse_recipient(pending, no->reply);
+  else
+    accept(std::move(pending));
 }
 
-void Session::go_on(KnownRecipient&& pending, MailboxState&& mailbox) {
+void Session::go_on(WithUser&& pending, MailboxState&& mailbox) {
   Recipient& recipient = pending.recipient;
-  decide(std::move(recipient), judge_recipient(recipient, &recipient.user, &mailbox));
+  Verdict verdict = judge_mailbox(recipient, mailbox, config_.recipients, refusal_by_way(recipient));
+  if (const Refuse* no = std::get_if<Refuse>(&verdict))
+    refuse_recipient(recipient, no->reply);
+  else
+    accept(std::move(recipient));
 }
 
-void Session::decide(Recipient&& pending, const Verdict& verdict) {
-  if (const Refuse* no = std::get_if<Refuse>(&verdict))
-    return refuse(Refused::What::recipient, pending.text, no->reply);
-  accept(std::move(pending));
+void Session::refuse_recipient(const Recipient& pending, const Reply& reply) {
+  refuse(Refused::What::recipient, pending.text, reply);
 }
 
 void Session::accept(Recipient&& recipient) {

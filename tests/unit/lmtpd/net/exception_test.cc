@@ -24,7 +24,7 @@ class ThrowingClock final : public Clock {
 class Exceptions : public ServerTest {
  protected:
   Exceptions() {
-    config_.session.takes_utf8 = [](const User& user) -> bool {
+    config_.session.recipients.takes_utf8 = [](const User& user) -> bool {
       if (user.name.starts_with("unusual")) throw std::runtime_error("takes_utf8");
       return true;
     };

@@ -87,8 +87,8 @@ TEST_F(Dialogue, AMailboxIsLookedAtBeforeTheReply) {
   EXPECT_EQ(owner->all_mailboxes[2].user.name, "roomy@d");
   EXPECT_EQ(owner->all_mailboxes[2].detail, "lists");
   EXPECT_EQ(owner->all_mailboxes[2].size, 77u);
-  config.over_quota = OverQuota::defer;
-  config.takes_utf8 = [](const User&) { return false; };
+  config.recipients.over_quota = OverQuota::defer;
+  config.recipients.takes_utf8 = [](const User&) { return false; };
   owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<over@d>\r\nRCPT TO:<over\u00e4@d>\r\n");
   EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "452 4.2.2", "553 5.6.7"}));
   EXPECT_EQ(owner->all_mailboxes.size(), 1u);
@@ -296,7 +296,9 @@ TEST_F(Dialogue, AddressesBeyondAscii) {
 
 // Only if the recipient itself is non-ASCII. Any agent accepts any bytes in the message.
 TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
-  config.takes_utf8 = [](const User& user) { return user.name != "ol\xc3\xa4@d" && user.name != "old@d"; };
+  config.recipients.takes_utf8 = [](const User& user) {
+    return user.name != "ol\xc3\xa4@d" && user.name != "old@d";
+  };
   for (const char* parameter : {"", " SMTPUTF8"})
     EXPECT_EQ(
         replies(hello + "MAIL FROM:<\xc3\xa4@d>" + parameter +
@@ -306,7 +308,7 @@ TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
 
 // A domain has an ASCII form, which the agent gets.
 TEST_F(Dialogue, ADomainBeyondAsciiIsWrittenInALabelsForSuchAnAgent) {
-  config.takes_utf8 = [](const User&) { return false; };
+  config.recipients.takes_utf8 = [](const User&) { return false; };
   auto owner = run(hello +
                    "MAIL FROM:<a@d>\r\nRCPT TO:<bob@b\u00fccher.example>\r\nRCPT "
                    "TO:<b\u00f6b@b\u00fccher.example>\r\nDATA\r\n.\r\n");
@@ -363,10 +365,10 @@ TEST_F(Dialogue, NothingIsReadAfterQuit) {
 }
 
 TEST_F(Dialogue, AnotherDelimiterOrNone) {
-  config.detail_delimiter = "";
+  config.recipients.detail_delimiter = "";
   auto owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<a+b@d>\r\n");
   EXPECT_EQ(owner->all_lookups.at(0).local_part, "a+b");
-  config.detail_delimiter = "-";
+  config.recipients.detail_delimiter = "-";
   owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<a-b@d>\r\n");
   EXPECT_EQ(owner->all_lookups.at(0).local_part, "a");
 }

@@ -56,7 +56,7 @@ class Owner {
   explicit Owner(SessionConfig config = {}, Client client = {"192.0.2.7"}) : config_(std::move(config)) {
     if (config_.hostname.empty()) config_.hostname = "mx.example.org";
     config_.new_id = [this] { return "id" + std::to_string(++ids_); };
-    config_.has_limits = [](const User& user) {
+    config_.recipients.has_limits = [](const User& user) {
       return has(user, "over") || has(user, "away") || has(user, "roomy");
     };
     session_ = std::make_unique<Session>(config_);

@@ -17,22 +17,16 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
-#include "twinloft/lmtpd/policy/user.h"
+#include "twinloft/lmtpd/policy/recipient.h"
 #include "twinloft/lmtpd/proto/reply.h"
 
 namespace twinloft::lmtpd {
 
-// An accepted forward-path. `text` is as sent between the angle brackets. `domain` is in lower case, with
-// A-labels.
-struct Recipient {
-  std::string text;
-  std::string local_part;     // unquoted, without detail
-  std::string detail;         // after the first delimiter ("+" by default); may be empty
-  std::string domain;         // in lower case; may be empty
+// An accepted forward-path.
+struct Recipient : KnownRecipient {
   std::string original_to;    // ORCPT's address; empty if unknown
   std::string original_type;  // and its type: "rfc822", "utf-8"
   std::string notify;         // NOTIFY (RFC 3461); empty if absent
-  User user;
 };
 
 // The client of the MTA (XFORWARD), for log lines. Empty: not sent, or unknown.

@@ -13,19 +13,13 @@
 #include <variant>
 
 #include "twinloft/lmtpd/policy/mailbox.h"
+#include "twinloft/lmtpd/policy/recipient.h"
 #include "twinloft/lmtpd/policy/user.h"
 
 namespace twinloft::lmtpd {
 
 // Numbers count from 1 in each session. No number is used twice.
 using QuestionId = std::uint64_t;
-
-// Whether the mailbox of a user with limits has room for a message.
-struct MailboxQuestion {
-  User user;
-  std::string detail;
-  std::uint64_t size = 0;  // of the message, as announced by MAIL; 0: not announced
-};
 
 // First: who the recipient is. Then, if the verdict is LookAtMailbox: the state of the mailbox.
 using Question = std::variant<LookupRequest, MailboxQuestion>;

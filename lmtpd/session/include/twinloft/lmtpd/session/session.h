@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "twinloft/base/bytes.h"
-#include "twinloft/lmtpd/policy/judge.h"
+#include "twinloft/lmtpd/policy/recipient.h"
 #include "twinloft/lmtpd/proto/command.h"
 #include "twinloft/lmtpd/proto/data_decoder.h"
 #include "twinloft/lmtpd/proto/header_meter.h"
@@ -46,19 +46,12 @@ struct SessionConfig {
   // Senders and recipients refused permanently since the last accepted recipient or complete message. Beyond
   // the limit: 421 4.7.0, between two transactions.
   std::uint32_t refused_max = 100;
-  std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
   // For envelopes, which the budget must outlive. Null: no limit. If used up: 452 4.3.1 for a recipient.
   MemoryBudget* memory = nullptr;
-  OverQuota over_quota = OverQuota::reject;
-  // Why the spool of this user takes no mail now; null: never asked. Does not block.
-  std::function<std::optional<Reply>(const User&)> spool_refusal = {};
-  // Whether the mailbox of this user is checked before a message is accepted; null: never.
-  std::function<bool(const User&)> has_limits = {};
+  RecipientRules recipients = {};
   // The refusal of this sender and recipient by the user's agent; null: never.
   std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
-  // Whether the address of this user may have characters beyond ASCII; null: always.
-  std::function<bool(const User&)> takes_utf8 = {};
 };
 
 enum class TlsPolicy { none, offered, required };
@@ -155,10 +148,10 @@ class Session {
   struct AtCommand {};  // the next command line
   // A recipient whose user is known. The subject of a question is the recipient of a RCPT, without or with
   // its user.
-  struct KnownRecipient {
+  struct WithUser {
     Recipient recipient;
   };
-  using Subject = std::variant<Recipient, KnownRecipient>;
+  using Subject = std::variant<Recipient, WithUser>;
   struct Asking {
     QuestionId id = 0;
     Subject subject = {};
@@ -251,16 +244,14 @@ class Session {
   template <class About, class Kind>
   About& ask(Kind&& question);
   void go_on(Recipient&& pending, LookupResult&& found);
-  void go_on(KnownRecipient&& pending, MailboxState&& mailbox);
+  void go_on(WithUser&& pending, MailboxState&& mailbox);
   // An answer whose kind does not match the question.
   template <class About, class Given>
   void go_on(const About&, const Given&) {
     throw std::logic_error("the owner's answer is of another kind than the question");
   }
-  bool takes_utf8(const User& user) const { return !config_.takes_utf8 || config_.takes_utf8(user); }
-  Verdict judge_recipient(const Recipient& pending, Result<const User*> user,
-                          const MailboxState* mailbox) const;
-  void decide(Recipient&& pending, const Verdict& verdict);
+  WayRefuses refusal_by_way(const Recipient& pending) const;
+  void refuse_recipient(const Recipient& pending, const Reply& reply);
   void accept(Recipient&& recipient);
   bool charge_for(const Recipient& recipient);
   const std::string& client_address() const { return said_.address ? *said_.address : client_.address; }
