@@ -200,6 +200,23 @@ TEST_F(DigestsTest, TheyOutliveTheLogThatAResyncGivesUp) {
   expect_equal();
 }
 
+// The primary has no digest of its block, so it would take anything.
+TEST_F(DigestsTest, WhatIsWrongIsNoAnswer) {
+  make_and_settle(2);
+  auto sb = decode_superblock({node(1).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  std::fill_n(node(1).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes,
+              std::byte{0});
+  restart(1);
+  disconnect(1, 2), connect(1, 2);
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  node(1).unreadable = {5};
+  put_wrong(2, 5, 0x55);
+  auto id = read(1, 5, 1);
+  EXPECT_EQ(node(1).done.at(id), EIO);
+}
+
 // The peer sends what it reads, because it has no digest of its block.
 TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   make_and_settle(2);
