@@ -267,7 +267,8 @@ TEST_F(DeviceExportTest, ACopyOfTheMountEndsToo) {
   auto answer = seen.get_future();
   // The ring lets go of /dev/fuse in a turn.
   run_until([&] { return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
-  EXPECT_EQ(answer.get(), ENOTCONN);
+  int error = answer.get();  // ECONNABORTED: the request was on its way when the connection ended
+  EXPECT_TRUE(error == ENOTCONN || error == ECONNABORTED) << std::strerror(error);
   service.join();
   EXPECT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0)
       << "the other mount is missing: " << std::strerror(errno);
