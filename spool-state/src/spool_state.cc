@@ -101,10 +101,7 @@ Result<SpoolState> decode(std::string_view text) {
 }
 
 Result<std::string> this_boot_id() {
-  constexpr const char* path = "/proc/sys/kernel/random/boot_id";
-  Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
-  if (!fd) return fail_errno(errno, "{}", path);
-  TL_TRY_ASSIGN(std::string id, read_whole(fd.get()));
+  TL_TRY_ASSIGN(std::string id, read_file("/proc/sys/kernel/random/boot_id", 64));
   while (id.ends_with('\n')) id.pop_back();
   return id;
 }

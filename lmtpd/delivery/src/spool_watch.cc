@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -49,6 +51,16 @@ VolumeTold read_told(const std::string& path, const std::optional<Uuid>& volume)
   return {told_state((*state)->state), (*state)->since};
 }
 
+// nullopt: there is no memory. The last result counts then.
+template <class See>
+auto attempt(const See& see) -> std::optional<decltype(see())> {
+  try {
+    return see();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 // For an operator, who sees that MTAs get 451.
 void log_change(SpoolHealth::State before, SpoolHealth::State now) {
   using State = SpoolHealth::State;
@@ -89,15 +101,15 @@ struct SpoolWatch::Shared {
     std::unique_lock lock(mutex);
     while (!ending) {
       lock.unlock();
-      VolumeTold now_told = eyes.tell ? eyes.tell() : VolumeTold{};
+      auto now_told = eyes.tell ? attempt(eyes.tell) : VolumeTold{};
       lock.lock();
-      told = now_told;
+      told = now_told.value_or(told);
       looks_since = clock.now();
       bool in_use = std::exchange(asked, false);
       lock.unlock();
-      SpoolLook now_seen = eyes.look(in_use);
+      auto now_seen = attempt([&] { return eyes.look(in_use); });
       lock.lock();
-      seen = std::move(now_seen);
+      if (now_seen) seen = std::move(*now_seen);
       looks_since.reset();
       auto state = health_of(seen, told, rules, clock.now()).state;
       lock.unlock();

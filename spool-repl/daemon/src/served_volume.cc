@@ -224,7 +224,9 @@ std::string ServedVolume::show_status(command::Status::Form form) {
 // ---- the state file
 
 // A stall shows only by the time that passes, so the state is also looked at regularly.
+// During tear_down() the loop still turns.
 void ServedVolume::watch_state() {
+  if (!teller_) return;
   tell_state();
   loop_->after(std::chrono::seconds(1), [this] { watch_state(); });
 }

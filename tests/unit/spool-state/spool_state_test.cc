@@ -123,7 +123,9 @@ TEST_F(SpoolStateTest, TheFileOfALaterWriterIsLeft) {
 
 TEST_F(SpoolStateTest, AReaderSeesEveryStateAsAWhole) {
   StateFile file(path);
-  ASSERT_TRUE(file.write(suspended()));
+  SpoolState first = suspended();
+  first.reason = "r";
+  ASSERT_TRUE(file.write(first));
   pid_t child = ::fork();
   if (child == 0) {
     for (int i = 0; i < 2000; ++i) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <future>
+#include <new>
 
 #include "../../support/temporary_directory.h"
 #include "twinloft/spool-state/spool_state.h"
@@ -72,6 +73,21 @@ TEST_F(SpoolWatchTest, ALookThatHangsIsASuspension) {
     EXPECT_EQ(watch.health(), (SpoolHealth{State::suspended, begun}));
   }
   release->set_value();
+}
+
+// The last result counts.
+TEST_F(SpoolWatchTest, ALookWithoutMemoryEndsNothing) {
+  auto looks = std::make_shared<std::atomic<int>>(0);
+  SpoolWatch watch(config,
+                   {.look =
+                        [looks](bool) {
+                          if (++*looks > 1) throw std::bad_alloc();
+                          return SpoolLook{.read_only = true};
+                        },
+                    .tell = []() -> VolumeTold { throw std::bad_alloc(); }},
+                   clock);
+  while (*looks < 5) ::usleep(1000);
+  EXPECT_EQ(watch.health().state, State::read_only);
 }
 
 TEST_F(SpoolWatchTest, SaysWhetherAnybodyAsks) {
