@@ -26,6 +26,7 @@
 #include "twinloft/lmtpd/net/try_address.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
+#include "twinloft/lmtpd/users/users.h"
 #include "twinloft/spool-state/spool_state.h"
 #include "users.h"
 

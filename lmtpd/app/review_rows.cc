@@ -7,6 +7,7 @@
 #include <string_view>
 #include <variant>
 
+#include "twinloft/lmtpd/users/users.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {

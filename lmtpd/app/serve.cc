@@ -24,6 +24,7 @@
 #include "twinloft/lmtpd/process/control_channel.h"
 #include "twinloft/lmtpd/process/privileges.h"
 #include "twinloft/lmtpd/route/router.h"
+#include "twinloft/lmtpd/users/users.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {

@@ -16,7 +16,7 @@
 #include "twinloft/base/json.h"
 #include "twinloft/base/random.h"
 #include "twinloft/lmtpd/config/config.h"
-#include "users.h"
+#include "twinloft/lmtpd/users/users.h"
 
 namespace {
 
