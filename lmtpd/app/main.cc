@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "check_config.h"
-#include "supervise.h"
+#include "serve.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/result.h"
 #include "twinloft/base/suggest.h"
 #include "twinloft/lmtpd/config/check_command.h"
 #include "twinloft/lmtpd/config/config.h"
+#include "twinloft/lmtpd/service/supervise.h"
 #include "users.h"
 
 namespace {
@@ -154,7 +155,12 @@ int run(std::span<const std::string> args) {
     return 0;
   }
   if (line->command.empty()) return usage_error("a command is missing");
-  if (line->command == "serve") return supervise(line->file);
+  if (line->command == "serve")
+    return supervise(line->file, {.name = "lmtpd",
+                                  .work = "deliveries",
+                                  .lost = "clients of deliveries in flight got no 250",
+                                  .load = load_config,
+                                  .serve = serve});
   log_set_program("");
   if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);

@@ -1,6 +1,5 @@
 #include "serve.h"
 
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -21,9 +20,10 @@
 #include "twinloft/lmtpd/delivery/spool_watch.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "twinloft/lmtpd/process/confine.h"
-#include "twinloft/lmtpd/process/control_channel.h"
 #include "twinloft/lmtpd/process/privileges.h"
 #include "twinloft/lmtpd/route/router.h"
+#include "twinloft/lmtpd/service/control.h"
+#include "twinloft/lmtpd/service/supervise.h"
 #include "twinloft/lmtpd/users/users.h"
 #include "users.h"
 
@@ -94,17 +94,6 @@ struct Parts {
   std::atomic<bool> aborted{false};  // the end of helpers is expected and not logged
 };
 
-// For a helper process that makes connections. Its user's permissions limit it further.
-Status become_helper(const Identity& identity, const std::string& user, const char* what) {
-  TL_TRY(drop_privileges(identity));
-  if (Status confined = confine_helper(); !confined)
-    log_warning(
-        "seccomp filter not installed ({}): the process that {} is unconfined, and has all permissions "
-        "of {}",
-        confined.error().message, what, user);
-  return {};
-}
-
 bool asks_dovecot(const Config& config) {
   return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count;
 }
@@ -126,25 +115,6 @@ struct Budgets {
   std::shared_ptr<MemoryBudget> memory, disk;
 };
 
-// A look that hangs may outlive all parts, so the clock does too.
-Status watch_spool(const Config& config, Parts& parts) {
-  static const OsClock clock;
-  static OsFileOps ops;
-  TL_TRY_ASSIGN(std::shared_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
-  parts.watch = std::make_unique<SpoolWatch>(
-      config.spool_watch, eyes_for(std::move(spool), config.delivery.spool, config.spool_watch.state_file),
-      clock);
-  return {};
-}
-
-std::function<std::optional<Reply>(const User&)> refusals_of(const Parts& parts, const SpoolRules& rules) {
-  if (!parts.watch) return {};
-  return [&parts, rules](const User& user) -> std::optional<Reply> {
-    if (!user.next_hop.empty()) return std::nullopt;
-    return refusal_of_spool(parts.watch->health(), rules, parts.clock.now(), false);
-  };
-}
-
 // Opens local delivery if there is a spool, and the router if there are next hops.
 Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets,
                                  Parts& parts) {
@@ -162,7 +132,9 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     if (Status spool = parts.delivery->check_spool(); !spool)
       log_warning("{}; until the spool is available, every delivery gets 451", spool.error().message);
   }
-  if (config.delivers_here()) TL_TRY(watch_spool(config, parts));
+  if (config.delivers_here()) {
+    TL_TRY_ASSIGN(parts.watch, watch_spool(config.delivery.spool, config.spool_watch));
+  }
   if (config.next_hops.empty()) return parts.delivery.get();
   parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
   return parts.router.get();
@@ -188,12 +160,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   raise_descriptor_limit(config);
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
-  TL_TRY(drop_privileges(identity));
-  if (Status confined = confine(); !confined)
-    log_warning(
-        "seccomp filter not installed ({}): the server process is unconfined, and has all permissions "
-        "of {}",
-        confined.error().message, config.user);
+  TL_TRY(become_server(identity, config.user));
   parts.log.emplace();  // deliveries do not wait for the log's reader
   for (const std::string& problem : try_directories(config))
     log_warning("{}; until this is corrected, messages that need a file are deferred", problem);
@@ -204,7 +171,10 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   ServerConfig server = to_server_config(config);
   server.memory = budgets.memory;
   server.disk = budgets.disk;
-  server.session.recipients.spool_refusal = refusals_of(parts, config.spool_watch.rules);
+  if (parts.watch)
+    server.session.recipients.spool_refusal = [&watch = *parts.watch](const User& user) {
+      return watch.refusal(user, false);
+    };
   server.tls = std::move(tls);
   server.mailboxes = parts.delivery ? &parts.delivery->mailboxes() : nullptr;
   server.on_abort = [&parts] {
@@ -216,58 +186,6 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
                                              *deliverer, parts.clock, parts.random));
   return {};
 }
-
-// This process's end of the control channel. An invalid message of the supervisor is logged and ignored.
-class Control {
- public:
-  Control(int channel, Generation generation) : channel_(channel), generation_(generation) {}
-
-  int channel() const { return channel_; }
-  bool say(const FromServer& message, WhenFull when_full = WhenFull::wait) const {
-    return write_packet(channel_, encode_message(message), when_full);
-  }
-  bool say_ready() const { return say(ServerReady{generation_}); }
-  // False: the supervisor is gone.
-  bool obey_next(Server& server) const {
-    std::vector<std::byte> packet;
-    switch (read_packet(channel_, packet)) {
-      case Heard::nothing:
-        return true;
-      case Heard::end:
-        return false;
-      case Heard::packet:
-        break;
-    }
-    auto message = decode_to_server(packet);
-    if (!message)
-      log_error("from the supervisor: {}", message.error().message);
-    else if (*message)
-      std::visit([&](const auto& order) { obey(order, server); }, **message);
-    return true;
-  }
-
- private:
-  void obey(const DrainServer& order, Server& server) const {
-    log_info("generation {} serves: generation {} of the configuration drains", order.successor, generation_);
-    server.drain();
-  }
-  void obey(const StopServer&, Server& server) const { server.stop(); }
-  void obey(const AbortServer&, Server& server) const {
-    log_warning("asked again to stop: deliveries in flight are aborted");
-    server.abort();
-  }
-
-  const int channel_;
-  const Generation generation_;
-};
-
-// A helper process of this server process.
-struct Helper {
-  int lifeline = -1;  // poll(2) reports POLLHUP once the helper has ended
-  std::function<Status()> beat;
-  std::string_view gone;  // the log line for this
-  bool for_all = false;   // no recipient is accepted without this helper
-};
 
 std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
@@ -283,64 +201,19 @@ std::vector<Helper> helpers_of(Parts& parts) {
   return out;
 }
 
-// Notifies the supervisor, once for each helper that has ended or gives no sign of life. Without the user
-// process, a client that stays here would only get 451.
-void tell_crippled(const Control& control, Server& server, Helper& helper, std::string_view what) {
-  helper.lifeline = -1;
-  helper.beat = nullptr;
-  log_error("{}: another server process will take over", what);
-  if (helper.for_all) server.hurry();
-  (void)control.say(ServerCrippled{});
-}
-
-void look_after(const Control& control, Server& server, Helper& helper, const pollfd& waited) {
-  if (!helper.beat) return;
-  if (waited.revents != 0) return tell_crippled(control, server, helper, helper.gone);
-  if (Status alive = helper.beat(); !alive) tell_crippled(control, server, helper, alive.error().message);
-}
-
-// A process whose event loops hang sends no sign of life, so the supervisor kills it.
-class SignsOfLife {
- public:
-  SignsOfLife(const Control& control, Server& server, const Clock& clock)
-      : control_(control), server_(server), clock_(clock), due_(clock.now()) {}
-
-  void give() {
-    constexpr Duration pause = std::chrono::seconds(5);
-    Instant now = clock_.now();
-    if (now < due_ || !server_.takes_turns()) return;
-    (void)control_.say(ServerLives{}, WhenFull::drop);
-    due_ = now + pause;
-  }
-
- private:
-  const Control& control_;
-  Server& server_;
-  const Clock& clock_;
-  Instant due_;
-};
-
-// If the supervisor is gone, the server stops, because no other process can stop it.
-void listen_to_supervisor(const Control& control, Parts& parts) {
-  constexpr int beat_ms = 1000;
-  Server& server = *parts.server;
-  SignsOfLife signs(control, server, parts.clock);
-  std::vector<Helper> helpers = helpers_of(parts);
-  std::vector<pollfd> waits(helpers.size() + 1, pollfd{control.channel(), POLLIN, 0});
-  for (;;) {
-    for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
-    if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
-    signs.give();
-    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i)
-      look_after(control, server, helpers[i], waits[i + 1]);
-    if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is expected
-    if (waits[0].revents == 0) continue;
-    if (!control.obey_next(server)) return server.stop();
-  }
+Ordered orders_of(Server& server) {
+  return {[&server] { server.drain(); }, [&server] { server.stop(); },
+          [&server] {
+            log_warning("asked again to stop: deliveries in flight are aborted");
+            server.abort();
+          },
+          [&server] { server.hurry(); }, [&server] { return server.takes_turns(); }};
 }
 
 RunEnd run(Parts& parts, const Control& control) {
-  std::thread listening(listen_to_supervisor, std::cref(control), std::ref(parts));
+  std::thread listening([&parts, &control] {
+    obey_supervisor(control, orders_of(*parts.server), helpers_of(parts), parts.aborted, parts.clock);
+  });
   RunEnd end = parts.server->run();
   (void)::shutdown(control.channel(), SHUT_RD);
   listening.join();
@@ -359,12 +232,6 @@ int leave(const Parts& parts, const RunEnd& end) {
 }
 
 }  // namespace
-
-int exit_code_of(const Error& error) {
-  bool passes = error.code == Errc::unavailable || error.code == Errc::timeout ||
-                error.code == Errc::exhausted;
-  return passes ? EX_UNAVAILABLE : EX_CONFIG;
-}
 
 int serve(Config config, std::vector<Listener> listeners, int control_channel, Generation generation) {
   const Control control(control_channel, generation);

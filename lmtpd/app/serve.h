@@ -15,8 +15,4 @@ namespace twinloft::lmtpd {
 // aborted, otherwise 0.
 int serve(Config config, std::vector<Listener> listeners, int control, Generation generation);
 
-// The exit code of a failed start. EX_CONFIG: an operator must correct the error. EX_UNAVAILABLE: a later
-// start may succeed, for example if an address is in use or memory is short.
-int exit_code_of(const Error& error);
-
 }  // namespace twinloft::lmtpd

@@ -143,12 +143,25 @@ SpoolHealth SpoolWatch::health() const {
   return health_of(look, shared_->told, rules_, clock_.now());
 }
 
+std::optional<Reply> SpoolWatch::refusal(const User& user, bool authenticated) const {
+  if (!user.next_hop.empty()) return std::nullopt;
+  return refusal_of_spool(health(), rules_, clock_.now(), authenticated);
+}
+
 SpoolWatch::Eyes eyes_for(std::shared_ptr<Spool> spool, const SpoolConfig& config, std::string state_file) {
   SpoolWatch::Eyes eyes;
   eyes.look = [spool = std::move(spool)](bool in_use) { return look_at(*spool, in_use); };
   if (!state_file.empty())
     eyes.tell = [path = std::move(state_file), volume = config.volume] { return read_told(path, volume); };
   return eyes;
+}
+
+// A look that hangs may outlive all parts, so the clock does too.
+Result<std::unique_ptr<SpoolWatch>> watch_spool(const SpoolConfig& spool, const SpoolWatchConfig& config) {
+  static const OsClock clock;
+  static OsFileOps ops;
+  TL_TRY_ASSIGN(std::shared_ptr<Spool> opened, Spool::create(spool, ops));
+  return std::make_unique<SpoolWatch>(config, eyes_for(std::move(opened), spool, config.state_file), clock);
 }
 
 }  // namespace twinloft::lmtpd

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <memory>
 
+#include "twinloft/base/log.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -296,6 +298,26 @@ Status confine() {
 }
 Status confine_helper() {
   return load_filter(SCMP_ACT_ALLOW, add_rules_for_helper);
+}
+
+Status become_server(const Identity& identity, const std::string& user) {
+  TL_TRY(drop_privileges(identity));
+  if (Status confined = confine(); !confined)
+    log_warning(
+        "seccomp filter not installed ({}): the server process is unconfined, and has all permissions "
+        "of {}",
+        confined.error().message, user);
+  return {};
+}
+
+Status become_helper(const Identity& identity, const std::string& user, const char* what) {
+  TL_TRY(drop_privileges(identity));
+  if (Status confined = confine_helper(); !confined)
+    log_warning(
+        "seccomp filter not installed ({}): the process that {} is unconfined, and has all permissions "
+        "of {}",
+        confined.error().message, what, user);
+  return {};
 }
 
 }  // namespace twinloft::lmtpd

@@ -119,9 +119,8 @@ Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
       out.errors.push_back(fmt::format("a server process that was replaced has ended {}", describe(ending)));
     return out;
   }
-  out.errors.push_back(fmt::format(
-      "the server process has ended {}: starting a new one; clients of deliveries in flight got no 250",
-      describe(ending)));
+  out.errors.push_back(
+      fmt::format("the server process has ended {}: starting a new one; {}", describe(ending), lost_));
   if (!any(Phase::starting)) restart_later(now);
   return out;
 }

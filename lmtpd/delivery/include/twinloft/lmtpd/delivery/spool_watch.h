@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "twinloft/base/clock.h"
 #include "twinloft/base/ids.h"
 #include "twinloft/lmtpd/policy/spool_health.h"
+#include "twinloft/lmtpd/policy/user.h"
 #include "twinloft/lmtpd/spool/spool.h"
 
 namespace twinloft::lmtpd {
@@ -38,6 +40,8 @@ class SpoolWatch {
   // By the last look. Before the first look has ended, the spool counts as serving. Thread-safe; does not
   // block.
   SpoolHealth health() const;
+  // Why the spool takes no mail for this user now. Users with a next hop need no spool. Likewise thread-safe.
+  std::optional<Reply> refusal(const User& user, bool authenticated) const;
 
  private:
   struct Shared;
@@ -50,5 +54,8 @@ class SpoolWatch {
 // marker. Whether the file system has failed is tested only while it is in use: the test starts a
 // transaction, so it would wake the disk of an idle machine every few seconds.
 SpoolWatch::Eyes eyes_for(std::shared_ptr<Spool> spool, const SpoolConfig& config, std::string state_file);
+
+// A watch with these eyes and the system's clock. Errors: those of Spool::create().
+Result<std::unique_ptr<SpoolWatch>> watch_spool(const SpoolConfig& spool, const SpoolWatchConfig& config);
 
 }  // namespace twinloft::lmtpd

@@ -2,7 +2,10 @@
 // can do little.
 #pragma once
 
+#include <string>
+
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/process/privileges.h"
 
 namespace twinloft::lmtpd {
 
@@ -15,5 +18,10 @@ Status confine();
 // The filter of the user process and the connector, which connect and load libraries. They cannot run
 // programs, or affect other processes.
 Status confine_helper();
+
+// Becomes `identity` permanently (privileges.h), and is confined as above. Without filters in the kernel, a
+// warning is logged. user: the setting. what: the helper's work, for this warning.
+Status become_server(const Identity& identity, const std::string& user);
+Status become_helper(const Identity& identity, const std::string& user, const char* what);
 
 }  // namespace twinloft::lmtpd

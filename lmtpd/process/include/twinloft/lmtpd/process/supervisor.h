@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "twinloft/base/clock.h"
@@ -50,6 +51,10 @@ struct Orders {
 
 class Supervisor {
  public:
+  // lost: what the end of a server process costs, for the log.
+  explicit Supervisor(std::string lost = "clients of deliveries in flight got no 250")
+      : lost_(std::move(lost)) {}
+
   // Before a process is replaced. Doubled for each process that has served for less than restart_pause_max.
   static constexpr Duration restart_pause = std::chrono::seconds(1);
   static constexpr Duration restart_pause_max = std::chrono::seconds(60);
@@ -95,6 +100,7 @@ class Supervisor {
   Orders start_failed(Ending ending, Instant now);
   Orders tell_all(ServerCommand command);
 
+  const std::string lost_;
   std::map<ServerId, Server> servers_;
   ServerId last_ = 0;
   bool reload_again_ = false;  // requested while a process was starting

@@ -1,4 +1,4 @@
-#include "supervise.h"
+#include "twinloft/lmtpd/service/supervise.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -22,7 +22,6 @@
 #include <variant>
 #include <vector>
 
-#include "serve.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/base/daemon_signals.h"
 #include "twinloft/base/fd.h"
@@ -90,20 +89,22 @@ bool is_usable(const Listener& listener) {
   return true;
 }
 
-// The address may be in use by this lmtpd itself, for example if a reload changes 0.0.0.0 to 127.0.0.1.
-Error reason_of(const Error& error, const ListenSettings& wanted, const Setting* before) {
+// The address may be in use by this service itself, for example if a reload changes 0.0.0.0 to 127.0.0.1.
+Error reason_of(const Error& error, const ListenSettings& wanted, const Setting* before,
+                const std::string& program) {
   if (error.code != Errc::unavailable || !before || wanted.host.empty()) return error;
   for (const ListenSettings& now : before->config.listen)
     if (now.port == wanted.port)
       return {Errc::unavailable,
-              fmt::format("cannot listen on {} while this lmtpd listens on {}: restart it, or remove that "
+              fmt::format("cannot listen on {} while this {} listens on {}: restart it, or remove that "
                           "address with one reload and add the other with the next",
-                          wanted.address, now.address)};
+                          wanted.address, program, now.address)};
   return error;
 }
 
 // Reuses open sockets, then adopts sockets of the service manager, and opens the others.
-Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed) {
+Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed,
+                      const Service& service) {
   for (const ListenSettings& settings : setting.config.listen) {
     TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
     std::shared_ptr<Listener> listener = before ? before->find(settings) : nullptr;
@@ -114,16 +115,16 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
     }
     if (!listener) {
       auto bound = Listener::bind(address);
-      if (!bound) return std::unexpected(reason_of(bound.error(), settings, before));
+      if (!bound) return std::unexpected(reason_of(bound.error(), settings, before, service.name));
       listener = std::make_shared<Listener>(std::move(*bound));
     }
     setting.listeners.push_back(std::move(listener));
   }
   if (!passed.empty())
     return fail(Errc::invalid,
-                "the service manager has passed {} socket(s) that no [[listen]] names: each ListenStream= "
-                "needs a [[listen]] with the same address",
-                passed.size());
+                "the service manager has passed {} socket(s) that no {} names: each ListenStream= "
+                "needs a {} with the same address",
+                passed.size(), service.section, service.section);
   return {};
 }
 
@@ -145,7 +146,8 @@ constexpr Duration orphan_pause = std::chrono::seconds(5);
 
 class SupervisorProcess {
  public:
-  explicit SupervisorProcess(std::string path) : path_(std::move(path)) {}
+  SupervisorProcess(std::string path, Service service)
+      : path_(std::move(path)), service_(std::move(service)), supervisor_(std::string(service_.lost)) {}
 
   int run() {
     // Called first, so that signals wait while the configuration is read.
@@ -176,10 +178,10 @@ class SupervisorProcess {
 
   Result<std::shared_ptr<Setting>> load(const Setting* before, std::vector<Fd> passed) {
     auto setting = std::make_shared<Setting>();
-    TL_TRY_ASSIGN(setting->config, load_config(path_));
+    TL_TRY_ASSIGN(setting->config, service_.load(path_));
     for (const std::string& warning : setting->config.warnings) log_lines(LogLevel::warning, warning);
     if (setting->config.hostname.empty()) setting->config.hostname = machine_name();
-    TL_TRY(open_listeners(*setting, before, std::move(passed)));
+    TL_TRY(open_listeners(*setting, before, std::move(passed), service_));
     setting->generation = ++generations_;
     return setting;
   }
@@ -295,7 +297,7 @@ class SupervisorProcess {
   }
 
   void reload() {
-    if (supervisor_.stopping()) return log_info("SIGHUP ignored: lmtpd is being stopped");
+    if (supervisor_.stopping()) return log_info("SIGHUP ignored: {} is being stopped", service_.name);
     log_info("SIGHUP: reading the configuration again");
     reloading_ = true;
     tell_service_manager("RELOADING=1");
@@ -303,9 +305,10 @@ class SupervisorProcess {
   }
 
   void stop(int number) {
+    const std::string finishing = fmt::format("finishing {} that have begun", service_.work);
     log_info("signal {}: {}", number,
-             supervisor_.stopping() ? "aborting deliveries" : "finishing deliveries that have begun");
-    tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
+             supervisor_.stopping() ? fmt::format("aborting {}", service_.work) : finishing);
+    tell_service_manager("STOPPING=1\nSTATUS=" + finishing);
     // New connections are refused from now on. The server processes close their copies of the sockets when
     // they get the message.
     if (setting_) close_listeners(*setting_, nullptr);
@@ -477,7 +480,7 @@ class SupervisorProcess {
       listeners.push_back(setting.listeners[i]->inherit(setting.config.listen[i].rules));
     let_go_of_sockets(setting);
     servers_.clear();
-    return serve(setting.config, std::move(listeners), control, setting.generation);
+    return service_.serve(setting.config, std::move(listeners), control, setting.generation);
   }
 
   // Closes the supervisor's copies of the sockets in this process. Otherwise they would stay open as long as
@@ -490,6 +493,7 @@ class SupervisorProcess {
   }
 
   const std::string path_;
+  const Service service_;
   Generation generations_ = 0;  // number of configurations read
   OsClock clock_;
   Supervisor supervisor_;
@@ -507,10 +511,16 @@ class SupervisorProcess {
 
 }  // namespace
 
-int supervise(const std::string& path) {
-  log_set_program("lmtpd");
+int supervise(const std::string& path, Service service) {
+  log_set_program(service.name);
   log_never_wait();  // this process and its helpers must not block if the log is not read
-  return SupervisorProcess(path).run();
+  return SupervisorProcess(path, std::move(service)).run();
+}
+
+int exit_code_of(const Error& error) {
+  bool passes = error.code == Errc::unavailable || error.code == Errc::timeout ||
+                error.code == Errc::exhausted;
+  return passes ? EX_UNAVAILABLE : EX_CONFIG;
 }
 
 }  // namespace twinloft::lmtpd
