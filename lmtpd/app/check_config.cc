@@ -4,15 +4,12 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <initializer_list>
 #include <ostream>
 #include <set>
 #include <tuple>
@@ -22,47 +19,22 @@
 #include "review_rows.h"
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
-#include "twinloft/base/process.h"
-#include "twinloft/lmtpd/net/try_address.h"
+#include "twinloft/lmtpd/check/checker.h"
+#include "twinloft/lmtpd/check/checks.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
 #include "twinloft/lmtpd/users/users.h"
-#include "twinloft/spool-state/spool_state.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::size_t pem_bytes_max = 4u << 20;
 constexpr std::int64_t expires_soon_days = 14;
-
-struct PemFile {
-  const char* key;
-  std::string path;
-};
-
-Result<std::string> read_pem(const PemFile& file) {
-  auto text = read_file(file.path, pem_bytes_max);
-  if (!text) return fail(text.error().code, "{}: {}", file.key, text.error().message);
-  return text;
-}
 
 std::array<PemFile, 3> pem_files(const TlsSettings& tls) {
   return {{{"tls.certificate", tls.certificate}, {"tls.key", tls.key}, {"tls.client_ca", tls.client_ca}}};
 }
-
-// Collects problems and warnings: one line each, with the configuration key.
-class Checker {
- public:
-  void problem(std::string text) { problems_.push_back(std::move(text)); }
-  void warning(std::string text) { warnings_.push_back(std::move(text)); }
-  const std::vector<std::string>& problems() const { return problems_; }
-  const std::vector<std::string>& warnings() const { return warnings_; }
-
- private:
-  std::vector<std::string> problems_, warnings_;
-};
 
 void check_programs(const Config& config, Checker& check) {
   for (const AgentSpec& agent : config.agents) {
@@ -111,23 +83,6 @@ void check_tls(const Config& config, Checker& check, std::ostream& err) {
         << " days\n";
 }
 
-void check_spool(const Config& config, Checker& check) {
-  static OsFileOps ops;
-  auto spool = Spool::create(config.delivery.spool, ops);
-  if (!spool) return check.problem("spool.path: " + spool.error().message);
-  if (const std::string& path = config.spool_watch.state_file; !path.empty())
-    if (auto state = spool_state::read_state(path); !state)
-      check.problem("spool.state_file: " + state.error().message);
-  auto opened = (*spool)->open();
-  if (!opened) return check.problem("spool: " + opened.error().message);
-  bool for_agents = std::ranges::any_of(config.agents, [](const AgentSpec& agent) { return !agent.syncs; });
-  if (for_agents && !(*spool)->sees_failure(*opened))
-    check.warning(fmt::format(
-        "spool: lmtpd cannot write to {} or to {} in it. If the file system's journal fails, mail "
-        "of agents may be acknowledged for a moment; give one of them to lmtpd's user",
-        (*spool)->root(), spool_marker_name));
-}
-
 // Checks the defaults, which apply to users whose rows set nothing.
 void check_folders(const Config& config, Checker& check) {
   const UserDefaults& users = config.users.defaults;
@@ -139,41 +94,6 @@ void check_folders(const Config& config, Checker& check) {
         "files of other programs: use a directory in the home, such as maildir = \"~/Maildir\"");
 }
 
-struct DirectConnector final : Connector {
-  const ConnectTarget& target;
-  explicit DirectConnector(const ConnectTarget& t) : target(t) {}
-  Result<Fd> connect(std::size_t) override { return connect_to(target); }
-};
-
-// Asks about a user that does not exist: any answer shows that the service works.
-void check_quota_status(const QuotaStatusConfig& config, const Clock& clock, Checker& check) {
-  DirectConnector connector(config.target);
-  User nobody;
-  nobody.name = "nobody@invalid";
-  auto answer = QuotaStatus(config, connector, 0, clock).room(nobody, 1);
-  if (!answer && answer.error().code != Errc::conflict)
-    check.problem("quota.address: " + answer.error().message);
-}
-
-// Checks the TLS files of a user database, because the client library reports a missing file only as a failed
-// connection.
-void check_database_files(const UserSettings& users, Checker& check) {
-  if (users.driver != UserDriver::mysql) return;
-  const MysqlDbConfig& mysql = users.mysql;
-  for (const PemFile& file : {PemFile{"users.tls_ca", mysql.tls_ca},
-                              {"users.tls_certificate", mysql.tls_certificate},
-                              {"users.tls_key", mysql.tls_key}})
-    if (auto text = file.path.empty() ? std::string() : read_pem(file); !text)
-      check.problem(text.error().message);
-}
-
-// Tells whether all given sections are free of errors. A check runs only if the sections it needs are good.
-struct GoodSections {
-  const std::set<std::string>& bad;
-  bool operator()(std::initializer_list<const char*> sections) const {
-    return std::ranges::none_of(sections, [this](const char* section) { return bad.contains(section); });
-  }
-};
 constexpr std::initializer_list<const char*> sections_of_users = {"users", "spool",    "delivery",
                                                                   "agent", "next_hop", "quota"};
 
@@ -190,57 +110,13 @@ void check_rows(const Config& config, const UserSettings& users, const Identity&
 void check_as_user(const Config& config, const UserSettings& users, const Identity* identity, bool by_root,
                    GoodSections good, Checker& check) {
   OsClock clock;
-  if (identity && good({"users"})) {
-    check_database_files(users, check);
-    auto opened = open_users(users, clock);
-    if (!opened)
-      check.problem("users: " + opened.error().message);
-    else if (good(sections_of_users))
-      check_rows(config, users, *identity, by_root, clock, check);
-  }
+  if (identity && good({"users"}) && check_user_source(users, clock, check) && good(sections_of_users))
+    check_rows(config, users, *identity, by_root, clock, check);
   if (config.delivers_here() && good({"spool"})) check_spool(config, check);
   if (good({"users", "maildir"})) check_folders(config, check);
   if (config.delivery.maildir.quota.driver == QuotaDriver::count && good({"quota"}))
     check_quota_status(config.quota_status, clock, check);
   for (std::string& problem : try_directories(config)) check.problem(std::move(problem));
-}
-
-constexpr char problem_mark = 'p', warning_mark = 'w';
-
-[[noreturn]] void check_in_child(const Config& config, const UserSettings& users, const Identity& identity,
-                                 GoodSections good, int report) {
-  Checker check;
-  if (Status dropped = drop_privileges(identity); !dropped)
-    check.problem("user: " + dropped.error().message);
-  else
-    check_as_user(config, users, &identity, true, good, check);
-  std::string text;
-  for (const std::string& problem : check.problems()) ((text += problem_mark) += problem) += '\0';
-  for (const std::string& warning : check.warnings()) ((text += warning_mark) += warning) += '\0';
-  ::_exit(write_all(report, as_bytes(text)) ? 0 : EX_OSERR);
-}
-
-// The child reports by the pipe. An early end of the child is an error, even if it has reported no problem.
-Status check_in_process_of(const Identity& identity, const Config& config, const UserSettings& users,
-                           GoodSections good, Checker& check) {
-  constexpr std::size_t report_bytes_max = 64u << 20;
-  TL_TRY_ASSIGN(PipeEnds report, make_pipe());
-  pid_t child = ::fork();
-  if (child < 0) return fail_errno(errno, "fork");
-  if (child == 0) check_in_child(config, users, identity, good, report.write.get());
-  report.write.reset();
-  auto read = read_to_end(report.read.get(), report_bytes_max);
-  report.read.reset();  // a child with a longer report ends by SIGPIPE
-  int status = wait_for_child(child);
-  TL_TRY_ASSIGN(std::string text, std::move(read));
-  for (std::size_t at = 0, end; (end = text.find('\0', at)) != std::string::npos; at = end + 1)
-    if (text[at] == warning_mark)
-      check.warning(text.substr(at + 1, end - at - 1));
-    else
-      check.problem(text.substr(at + 1, end - at - 1));
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return fail(Errc::internal, "the check as uid {} ended early, status {}", identity.uid, status);
-  return {};
 }
 
 // Fills in secrets and ids, and checks static users if all their sections are good.
@@ -259,32 +135,10 @@ void check_users(const Config& config, GoodSections good, Checker& check, std::o
   UserSettings users = config.users;
   if (!identity) return check_as_user(config, users, nullptr, false, good, check);
   if (good({"users"})) fill_users(config, *identity, good, users, check);
-  if (::geteuid() == 0) {
-    if (Status checked = check_in_process_of(*identity, config, users, good, check); !checked)
-      check.problem(checked.error().message);
-    return;
-  }
-  if (::geteuid() != identity->uid)
-    err << "warning: files are checked as uid " << ::geteuid() << ", not as " << config.user
-        << ": only root can become this user\n";
-  check_as_user(config, users, &*identity, false, good, check);
-}
-
-// The process that listens at the address may be this lmtpd before a reload, or the service manager.
-void check_listen(const ListenSettings& listen, Checker& check, std::ostream& err) {
-  if (!listen.group.empty())
-    if (auto gid = find_group_id(listen.group, "listen.group"); !gid) check.problem(gid.error().message);
-  auto outcome = try_address(
-      {listen.address, listen.host, listen.port, listen.unix_path, listen.mode, {}, {}});
-  if (!outcome) return check.problem("listen.address: " + outcome.error().message);
-  if (*outcome == AddressState::free) return;
-  auto who = find_socket_owner({listen.host, listen.port, listen.unix_path});
-  if (who && !who->is_lmtpd() && who->pid != 1)
-    return check.problem(
-        fmt::format("listen.address: {} is in use by {}, process {}: stop it, or choose another address",
-                    listen.address, who->name, who->pid));
-  err << "note: listen.address: a server listens at " << listen.address
-      << " already: this lmtpd, or a server that must be stopped\n";
+  const bool by_root = ::geteuid() == 0;
+  check_as(
+      *identity, config.user,
+      [&](Checker& there) { check_as_user(config, users, &*identity, by_root, good, there); }, check, err);
 }
 
 // Checks the readable sections against this machine: files, users, addresses, services.
@@ -298,12 +152,12 @@ void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
     if (auto routes = load_routes(config); !routes) check.problem(routes.error().message);
   if (good({"quota", "maildir", "users"})) check_quota(config, check, err);
   if (good({"listen"}))
-    for (const ListenSettings& listen : config.listen) check_listen(listen, check, err);
+    for (const ListenSettings& listen : config.listen)
+      check_listen(listen, "listen.address", "lmtpd", check, err);
   if (good({"limits"}))
     if (auto few = compare_open_files(config)) check.warning(*few);
 }
 
-// A summary of the configuration, so that the operator notices misunderstandings.
 std::string summary(const Config& config) {
   std::string out;
   for (const ListenSettings& listen : config.listen) out += "listens on " + listen.address + "\n";
@@ -409,22 +263,7 @@ std::vector<std::string> try_directories(const Config& config) {
 }
 
 int check_config(const std::string& path, std::ostream& out, std::ostream& err) {
-  auto read = read_config(path);
-  if (!read) {
-    err << read.error().message << "\n";
-    return EX_CONFIG;
-  }
-  const Config& config = read->config;
-  for (const std::string& error : read->errors) err << error << (error.ends_with('\n') ? "" : "\n");
-  for (const std::string& warning : config.warnings)
-    err << "warning: " << warning << (warning.ends_with('\n') ? "" : "\n");
-  Checker check;
-  check_machine(*read, check, err);
-  for (const std::string& warning : check.warnings()) err << "warning: " << warning << "\n";
-  for (const std::string& problem : check.problems()) err << config.file << ": " << problem << "\n";
-  if (!read->errors.empty() || !check.problems().empty()) return EX_CONFIG;
-  out << "ok\n" << summary(config);
-  return 0;
+  return check_config_file(path, {check_machine, summary}, out, err);
 }
 
 }  // namespace twinloft::lmtpd

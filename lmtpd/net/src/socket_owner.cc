@@ -105,7 +105,7 @@ std::optional<SocketOwner> find_socket_owner(const ListenPlace& place) {
     if (auto pid = pid_of(at->path()); pid && holds_one(at->path(), inodes))
       owners.push_back({*pid, name_of(at->path())});
   if (owners.empty()) return std::nullopt;
-  auto rank = [](const SocketOwner& o) { return std::pair(!o.is_lmtpd(), o.pid); };
+  auto rank = [](const SocketOwner& o) { return std::pair(!o.is_ours(), o.pid); };
   return *std::ranges::min_element(owners, {}, rank);
 }
 

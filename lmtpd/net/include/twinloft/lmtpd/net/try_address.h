@@ -34,11 +34,14 @@ struct ListenPlace {
 struct SocketOwner {
   pid_t pid = 0;
   std::string name;  // of the process
-  bool is_lmtpd() const { return name == "lmtpd" || name == "lmtpd-server"; }
+  // lmtpd or spool-milter, or a server process of them.
+  bool is_ours() const {
+    return name == "lmtpd" || name == "lmtpd-server" || name == "spool-milter" || name == "milter-server";
+  }
 };
-// Finds a process with the listening socket, by /proc (proc(5)). Of several processes, lmtpd or the lowest
-// PID. nullopt: unknown. Only root sees processes of other users, and processes of other containers are
-// invisible.
+// Finds a process with the listening socket, by /proc (proc(5)). Of several processes, one of ours or the
+// lowest PID. nullopt: unknown. Only root sees processes of other users, and processes of other containers
+// are invisible.
 std::optional<SocketOwner> find_socket_owner(const ListenPlace& place);
 
 }  // namespace twinloft::lmtpd
