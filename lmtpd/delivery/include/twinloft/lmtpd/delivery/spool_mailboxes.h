@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/lmtpd/delivery/config.h"
 #include "twinloft/lmtpd/maildir/maildir.h"
 #include "twinloft/lmtpd/policy/mailbox.h"
@@ -27,5 +29,9 @@ class SpoolMailboxes final : public Mailboxes {
   Spool& spool_;
   MaildirAgent& maildir_;
 };
+
+// The mailboxes for a program that delivers nothing, with a spool and an agent of their own. The clock, and
+// the quota service of the configuration, must outlive them. Errors: those of Spool::create().
+Result<std::unique_ptr<Mailboxes>> open_mailboxes(const DeliveryConfig& config, const Clock& clock);
 
 }  // namespace twinloft::lmtpd
