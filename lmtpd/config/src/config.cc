@@ -1,16 +1,14 @@
 #include "twinloft/lmtpd/config/config.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "compare_limits.h"
 #include "find_ignored.h"
+#include "read_address.h"
 #include "read_agent.h"
 #include "read_next_hop.h"
 #include "read_users.h"
@@ -25,70 +23,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::uint16_t smtp_port = 25;  // RFC 2033 section 5: LMTP must not be spoken there
 constexpr std::size_t config_bytes_max = 1 << 20;
-
-// Converts to the form of inet_ntop(3), with its interface. False: not a numeric address.
-bool normalize_host(std::string& host) {
-  std::size_t percent = host.find('%');
-  if (percent != std::string::npos) {
-    std::string interface = host.substr(percent);
-    host.resize(percent);
-    if (interface.size() < 2 || host.find(':') == std::string::npos || !normalize_host(host)) return false;
-    host += interface;
-    return true;
-  }
-  in6_addr bytes;
-  char text[INET6_ADDRSTRLEN];
-  for (int family : {AF_INET, AF_INET6})
-    if (::inet_pton(family, host.c_str(), &bytes) == 1) {
-      host = ::inet_ntop(family, &bytes, text, sizeof text);
-      return true;
-    }
-  return false;
-}
-
-// "127.0.0.1:2400", "[::1]:2400", "unix:/run/twinloft/lmtp.sock". Returns the error, or an empty text.
-std::string parse_address(const std::string& text, ListenSettings& out) {
-  if (text.starts_with("unix:")) {
-    out.unix_path = text.substr(5);
-    if (out.unix_path.empty() || out.unix_path[0] != '/') return "expected an absolute path after \"unix:\"";
-    if (out.unix_path.ends_with('/')) return "is the path of a directory: expected the path of a socket";
-    out.unix_path = normal_path(out.unix_path);
-    if (out.unix_path.size() >= sizeof(sockaddr_un::sun_path))
-      return fmt::format("the path has {} bytes; a Unix socket's may have {}", out.unix_path.size(),
-                         sizeof(sockaddr_un::sun_path) - 1);
-    return {};
-  }
-  std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return "expected \"127.0.0.1:2400\", \"[::1]:2400\" or \"unix:/path\"";
-  out.host = text.substr(0, colon);
-  bool bracketed = out.host.size() > 2 && out.host.front() == '[' && out.host.back() == ']';
-  if (bracketed) out.host = out.host.substr(1, out.host.size() - 2);
-  if (!normalize_host(out.host) || bracketed != (out.host.find(':') != std::string::npos))
-    return "expected a numeric address before the port, such as 127.0.0.1, 0.0.0.0 or [::1]";
-  in6_addr v6{};
-  if (::inet_pton(AF_INET6, out.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6))
-    return fmt::format("a link-local address needs its interface: \"[{}%eth0]{}\"", out.host,
-                       text.substr(colon));
-  std::string_view port = std::string_view(text).substr(colon + 1);
-  auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
-  if (code != std::errc() || end != port.data() + port.size() || out.port == 0)
-    return "expected a port from 1 to 65535 after the colon";
-  if (out.port == smtp_port) return "port 25 is reserved for SMTP (RFC 2033): use 24 or 2400";
-  return {};
-}
-
-void read_mode(const TomlTable& t, unsigned& mode) {
-  std::string text;
-  t.text("mode", text);
-  if (!t.has("mode")) return;
-  unsigned value = 0;
-  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, 8);
-  if (code != std::errc() || end != text.data() + text.size() || value > 0777)
-    return t.error("mode", "expected octal digits in quotes, such as \"0660\"");
-  mode = value;
-}
 
 void read_networks(const TomlTable& t, std::string_view key, Networks& out) {
   std::vector<std::string> words;
@@ -174,19 +109,6 @@ void read_tls(const TomlTable& top, Config& config) {
   if (version != "1.2" && version != "1.3") t.error("min_version", "expected \"1.2\" or \"1.3\"");
 }
 
-// Why the kernel refuses the second socket. Empty: it does not. IPv4 and IPv6 are independent.
-std::string clash(const ListenSettings& first, const ListenSettings& second) {
-  if (first.is_at(second)) return "is listed twice";
-  bool v6 = second.host.find(':') != std::string::npos;
-  bool same_port = first.port == second.port && v6 == (first.host.find(':') != std::string::npos);
-  const std::string_view every = v6 ? "::" : "0.0.0.0";
-  if (first.host.empty() || second.host.empty() || !same_port ||
-      (first.host != every && second.host != every))
-    return {};
-  return fmt::format("{} and {} cannot both be used: one of them is every address with this port",
-                     first.address, second.address);
-}
-
 void read_listen(const TomlTable& top, Config& config) {
   const toml::node* node = top.raw().get("listen");
   if (node && node->is_table())
@@ -200,20 +122,11 @@ void read_listen(const TomlTable& top, Config& config) {
     TomlTable t(top.problems(), *raw, "listen");
     t.allow({"address", "mode", "group", "tls", "trusted", "proxies"});
     ListenSettings listen;
-    t.text("address", listen.address, true);
-    read_mode(t, listen.mode);
-    t.identity("group", listen.group);
+    bool good = read_listen_address(t, listen);
     read_rules(t, listen.rules);
     if (listen.address.empty()) continue;
-    std::string wrong = parse_address(listen.address, listen);
-    if (!wrong.empty())
-      t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
-    else if (listen.unix_path.empty() && t.has("mode"))
-      t.error("mode", "is for Unix sockets only");
-    else if (listen.unix_path.empty() && t.has("group"))
-      t.error("group", "is for Unix sockets only");
     for (const ListenSettings& other : config.listen)
-      if (std::string why = clash(other, listen); wrong.empty() && !why.empty()) t.error("address", why);
+      if (std::string why = clash(other, listen); good && !why.empty()) t.error("address", why);
     config.listen.push_back(std::move(listen));
   }
 }
