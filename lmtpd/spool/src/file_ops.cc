@@ -111,8 +111,12 @@ Result<FileAbout> OsFileOps::about(int dir, const std::string& name) {
   struct stat about{};
   if (::fstatat(dir, name.c_str(), &about, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0)
     return fail_errno(errno, "{}", name);
-  return FileAbout{static_cast<std::uint64_t>(about.st_size), about.st_mtim.tv_sec, about.st_mtim.tv_nsec,
-                   S_ISLNK(about.st_mode), about.st_ino};
+  return FileAbout{static_cast<std::uint64_t>(about.st_size),
+                   about.st_mtim.tv_sec,
+                   about.st_mtim.tv_nsec,
+                   S_ISLNK(about.st_mode),
+                   S_ISDIR(about.st_mode),
+                   about.st_ino};
 }
 
 Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::size_t limit) {

@@ -22,6 +22,7 @@ struct FileAbout {
   std::int64_t changed_seconds = 0;  // mtime, since 1970-01-01 00:00 UTC
   std::int64_t changed_ns = 0;
   bool is_link = false;  // a symbolic link
+  bool is_directory = false;
   std::uint64_t inode = 0;
   bool operator==(const FileAbout&) const = default;
 };

@@ -1,0 +1,46 @@
+#include "twinloft/lmtpd/sieve/script_look.h"
+
+#include <cerrno>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// A file system that is not mounted looks like homes without scripts.
+Status check_base(const std::string& base, const SpoolHandle& handle, FileOps& ops) {
+  auto found = ops.about(handle.root.get(), base + "/.");
+  if (found) return {};
+  return std::unexpected(
+      Error{Errc::unavailable,
+            fmt::format("no script was found, and its place cannot be reached: {}", found.error().message),
+            found.error().sys == ENOENT ? 0 : found.error().sys});
+}
+
+Result<bool> exists(const ScriptPath& path, const User& user, const SpoolHandle& handle, const Spool& spool,
+                    FileOps& ops) {
+  std::optional<std::string> text = path.expand(user);
+  if (!text) return true;
+  auto inside = spool.relative(*text);
+  auto found = ops.about(handle.root.get(), inside ? *inside : *text);
+  if (found) return !found->is_directory;
+  if (found.error().sys != ENOENT)
+    return std::unexpected(Error{
+        found.error().code, "whether the user has a script: " + found.error().message, found.error().sys});
+  if (!inside) TL_TRY(check_base(path.base(user), handle, ops));
+  return false;
+}
+
+}  // namespace
+
+Result<bool> has_script(const ScriptRule& rule, const User& user, const SpoolHandle& handle,
+                        const Spool& spool, FileOps& ops) {
+  if (std::holds_alternative<NoUser>(rule)) return false;
+  if (std::holds_alternative<AllUsers>(rule)) return true;
+  for (const ScriptPath& path : std::get<ByFile>(rule).any_of) {
+    TL_TRY_ASSIGN(bool found, exists(path, user, handle, spool, ops));
+    if (found) return true;
+  }
+  return false;
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,129 @@
+// From the output of doveconf to the rule: who has a script. The forms of the settings are those that Dovecot
+// 2.3.19 and 2.4.1 print.
+#include "twinloft/lmtpd/sieve/script_rule.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+std::string rule_of(const std::string& output) {
+  auto parsed = parse_doveconf(output);
+  if (!parsed) return "error: " + parsed.error().message;
+  ScriptRule rule = decide_scripts(read_sieve_settings(*parsed));
+  if (const auto* file = std::get_if<ByFile>(&rule)) {
+    std::string out = "file";
+    for (const std::string& text : file->texts) out += " " + text;
+    return out;
+  }
+  return std::holds_alternative<AllUsers>(rule) ? "all" : "nobody";
+}
+
+std::string rule_of_2_3(const std::string& plugin, const std::string& more = "") {
+  return rule_of(
+      "# 2.3.19.1 (9b53102964): x\nauth_username_format = %Lu\nmail_plugins = \" sieve\"\nplugin {\n" +
+      plugin + "}\n" + more);
+}
+
+std::string rule_of_2_4(const std::string& more) {
+  return rule_of("# 2.4.1-4 (7d8c0e5759): x\nmail_plugins {\n  sieve = yes\n}\n" + more);
+}
+
+TEST(SieveRule, OfAPersonalScript23) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"  sieve = file:~/sieve;active=~/.dovecot.sieve\n", "file ~/.dovecot.sieve"},
+      {"", "file ~/.dovecot.sieve"},
+      {"  sieve = ~/.dovecot.sieve\n", "file ~/.dovecot.sieve"},
+      {"  sieve = file:~/sieve\n", "file ~/sieve ~/.dovecot.sieve"},
+      {"  sieve = /var/sieve/%d/%n.sieve\n", "file /var/sieve/%d/%n.sieve ~/.dovecot.sieve"},
+      {"  sieve = file:~/sieve;bindir=/x;active=~/active\n", "file ~/active"},
+      {"  sieve = \n", "nobody"},
+      {"  sieve = ldap:/etc/dovecot/sieve-ldap.conf\n", "all"},
+      {"  sieve = dict:file:/var/scripts;name=active\n", "all"},
+      {"  sieve = file:~/sieve;active=x\n", "all"},
+      {"  sieve = ~/%{variable}\n", "all"},
+  };
+  for (auto [plugin, wanted] : rows) EXPECT_EQ(rule_of_2_3(plugin), wanted) << plugin;
+}
+
+TEST(SieveRule, OfScriptsForEverybody23) {
+  for (const char* name : {"sieve_before", "sieve_before2", "sieve_after", "sieve_after13", "sieve_default",
+                           "sieve_global_path"}) {
+    EXPECT_EQ(rule_of_2_3(std::string("  ") + name + " = /etc/dovecot/x.sieve\n"), "all") << name;
+    EXPECT_EQ(rule_of_2_3(std::string("  ") + name + " = \n"), "file ~/.dovecot.sieve") << name;
+  }
+  for (const char* name : {"sieve_default_name", "sieve_before_x", "sieve_global", "sieve_dir",
+                           "sieve_user_log", "sieve_extensions"})
+    EXPECT_EQ(rule_of_2_3(std::string("  ") + name + " = x\n"), "file ~/.dovecot.sieve") << name;
+  EXPECT_EQ(rule_of_2_3("  sieve = \n  sieve_before = /etc/x\n"), "all");
+}
+
+TEST(SieveRule, OfTheUserDatabase) {
+  EXPECT_EQ(rule_of_2_3(
+                "", "userdb {\n  args = uid=vmail home=/srv/%n sieve=/srv/%n.sieve\n  driver = static\n}\n"),
+            "all");
+  EXPECT_EQ(rule_of_2_3("", "userdb {\n  default_fields = sieve_before=/x\n  driver = sql\n}\n"), "all");
+  EXPECT_EQ(rule_of_2_3("", "passdb {\n  override_fields = userdb_sieve=/x\n  driver = pam\n}\n"), "all");
+  EXPECT_EQ(rule_of_2_3("", "userdb {\n  args = /etc/dovecot/sieve-users.conf\n  driver = sql\n}\n"),
+            "file ~/.dovecot.sieve");
+  EXPECT_EQ(rule_of_2_4("userdb static {\n  fields {\n    sieve_script/personal/path = /x\n  }\n}\n"), "all");
+  EXPECT_EQ(rule_of_2_4("userdb sql {\n  query = SELECT home, script AS sieve FROM users\n}\n"), "all");
+  EXPECT_EQ(rule_of_2_4("userdb sql {\n  query = SELECT home FROM users\n}\n"), "file ~/.dovecot.sieve");
+}
+
+TEST(SieveRule, OfAPersonalScript24) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"", "file ~/.dovecot.sieve"},
+      {"sieve_script personal {\n  active_path = ~/.dovecot.sieve\n  path = ~/sieve\n  type = personal\n}\n",
+       "file ~/.dovecot.sieve"},
+      {"sieve_script mine {\n  bin_path = ~/x\n  path = /var/with space/%{user | username}.sieve\n}\n",
+       "file /var/with space/%{user | username}.sieve ~/.dovecot.sieve"},
+      {"sieve_script mine {\n  active_path = ~/z\n}\n", "file ~/z ~/.dovecot.sieve"},
+      {"sieve_script mine {\n  sieve_script_active_path = ~/z\n  sieve_script_type = personal\n}\n",
+       "file ~/z ~/.dovecot.sieve"},
+      {"sieve_script mine {\n  driver = ldap\n}\n", "all"},
+      {"sieve_script mine {\n  driver = dict\n  type = personal\n}\n", "all"},
+      {"sieve_script library {\n  path = /etc/x\n  type = global\n}\n", "file ~/.dovecot.sieve"},
+      {"sieve_script gone {\n  path = /etc/x\n  type = discard\n}\n", "file ~/.dovecot.sieve"},
+  };
+  for (auto [text, wanted] : rows) EXPECT_EQ(rule_of_2_4(text), wanted) << text;
+}
+
+TEST(SieveRule, OfScriptsForEverybody24) {
+  for (const char* type : {"before", "after", "default", "a-later-type"})
+    EXPECT_EQ(rule_of_2_4(std::string("sieve_script x {\n  path = /etc/x.sieve\n  type = ") + type + "\n}\n"),
+              "all")
+        << type;
+  EXPECT_EQ(
+      rule_of_2_4("sieve_script late {\n  sieve_script_driver = ldap\n  sieve_script_type = after\n}\n"),
+      "all");
+  EXPECT_EQ(rule_of_2_4("mailbox Spam {\n  sieve_script spam {\n    cause = copy\n    path = /x\n    type = "
+                        "before\n  }\n}\n"),
+            "file ~/.dovecot.sieve");
+  EXPECT_EQ(rule_of_2_4("sieve_script copied {\n  cause = copy\n  path = /x\n  type = before\n}\n"),
+            "file ~/.dovecot.sieve");
+}
+
+TEST(SieveRule, NamesThatDovecotChangesAreNoPartOfAPath) {
+  auto with_format = [](const std::string& format, const std::string& sieve) {
+    return rule_of("# 2.3.19 (x): x\nauth_username_format = " + format +
+                   "\nmail_plugins = sieve\nplugin {\n  sieve = " + sieve + "\n}\n");
+  };
+  EXPECT_EQ(with_format("%n", "/var/%u"), "all");
+  EXPECT_EQ(with_format("%n", "~/.dovecot.sieve"), "file ~/.dovecot.sieve");
+  EXPECT_EQ(with_format("%u", "/var/%u"), "file /var/%u ~/.dovecot.sieve");
+}
+
+TEST(SieveRule, NobodyWithoutThePlugin) {
+  EXPECT_EQ(rule_of("# 2.3.19 (x): x\nmail_plugins = quota\nplugin {\n  sieve_before = /x\n}\n"), "nobody");
+  EXPECT_EQ(rule_of("# 2.4.1 (x): x\nmail_plugins {\n  sieve = no\n}\n"), "nobody");
+}
+
+TEST(SieveRule, SaysWhyInWords) {
+  EXPECT_EQ(describe_rule(NoUser{"x"}), "nobody: x");
+  EXPECT_EQ(describe_rule(AllUsers{"y"}), "all users: y");
+  EXPECT_EQ(describe_rule(ByFile{{}, {"~/a", "~/b"}}), "users who have ~/a or ~/b");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
