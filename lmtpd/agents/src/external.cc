@@ -67,22 +67,6 @@ DeliveryOutcome not_delivered(const Error& error) {
 
 }  // namespace
 
-// Checks that the agent's files are durable, and in the right spool, which may have been unmounted
-// meanwhile.
-Status ExternalAgents::make_durable(const SpoolHandle& handle) {
-  TL_TRY(syncs_.sync(handle));
-  return check_spool(handle);
-}
-
-// XFS reports success for the sync of a directory after a shutdown.
-Status ExternalAgents::check_spool(const SpoolHandle& handle) {
-  TL_TRY(spool_.check_not_failed(handle));
-  TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
-  if (again.device != handle.device)
-    return fail(Errc::unavailable, "{} was mounted again while the agent ran", spool_.root());
-  return {};
-}
-
 DeliveryOutcome ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle,
                                         const Envelope& envelope, const Recipient& recipient,
                                         const MessageBody& body) {
@@ -106,9 +90,9 @@ DeliveryOutcome ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& 
   if (reply.code != 250) return {std::move(reply), describe(result)};
   Status durable{};
   if (!spec.syncs)
-    durable = make_durable(handle);
+    durable = writes_.make_durable(handle);
   else if (inside)
-    durable = check_spool(handle);
+    durable = writes_.check(handle);
   if (!durable) return {{451, "4.3.0", "The message could not be made durable"}, durable.error().message};
   return {std::move(reply),
           {},

@@ -31,9 +31,11 @@ struct DeliveryService::Impl {
         ops(o),
         spool(std::move(s)),
         syncs(ops),
+        writes(*spool, syncs),
         maildir(config.maildir, *spool, syncs, ops, clock),
         mailboxes(config, *spool, maildir) {
-    if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
+    if (spawner)
+      external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, writes, clock);
   }
 
   DeliveryOutcome run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
@@ -51,6 +53,7 @@ struct DeliveryService::Impl {
   FileOps& ops;
   std::unique_ptr<Spool> spool;
   SyncGroup syncs;
+  ForeignWrites writes;
   MaildirAgent maildir;
   SpoolMailboxes mailboxes;
   std::unique_ptr<ExternalAgents> external;

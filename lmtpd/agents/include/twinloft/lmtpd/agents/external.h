@@ -9,8 +9,8 @@
 #include "twinloft/lmtpd/agents/spawner.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/spool/foreign_writes.h"
 #include "twinloft/lmtpd/spool/spool.h"
-#include "twinloft/lmtpd/spool/sync_group.h"
 
 namespace twinloft::lmtpd {
 
@@ -28,22 +28,19 @@ Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_wa
 
 class ExternalAgents {
  public:
-  ExternalAgents(ExternalConfig config, const Spawner& spawner, Spool& spool, SyncGroup& syncs,
+  ExternalAgents(ExternalConfig config, const Spawner& spawner, const Spool& spool, ForeignWrites& writes,
                  const Clock& clock)
-      : config_(std::move(config)), spawner_(spawner), spool_(spool), syncs_(syncs), clock_(clock) {}
+      : config_(std::move(config)), spawner_(spawner), spool_(spool), writes_(writes), clock_(clock) {}
 
   // Thread-safe. 2xx only after the spool was synced, or if the agent has `syncs`.
   DeliveryOutcome deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
                           const Recipient& recipient, const MessageBody& body);
 
  private:
-  Status make_durable(const SpoolHandle& handle);
-  Status check_spool(const SpoolHandle& handle);
-
   ExternalConfig config_;
   const Spawner& spawner_;
-  Spool& spool_;
-  SyncGroup& syncs_;
+  const Spool& spool_;
+  ForeignWrites& writes_;
   const Clock& clock_;
 };
 
