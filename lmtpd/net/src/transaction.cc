@@ -34,9 +34,10 @@ void Transaction::add_to_lane(std::size_t recipient, std::unordered_map<std::str
   auto [at, is_new] = lane_of.try_emplace(together ? "group " + group : "user " + user.name, lanes_.size());
   if (is_new) {
     DeliveryLimits limits = hub_.deliverer.limits(user);
-    lanes_.push_back({together, {}, {this, std::move(limits.shared), limits.per_user_max, {}, nullptr}});
+    lanes_.push_back(std::make_shared<Lane>(
+        Lane{together, {}, {this, std::move(limits.shared), limits.per_user_max, {}, nullptr}, envelope_}));
   }
-  Lane& lane = lanes_[at->second];
+  Lane& lane = *lanes_[at->second];
   // A group's members are in the order of their first recipients.
   auto [place, first] = lane_of.try_emplace(fmt::format("member {} {}", at->second, user.name),
                                             lane.members.size());
@@ -48,14 +49,16 @@ void Transaction::add_to_lane(std::size_t recipient, std::unordered_map<std::str
 }
 
 void Transaction::start() {
-  for (Lane& lane : lanes_) {
-    QueuedDelivery queued = std::move(lane.queued);
-    queued.run = std::make_shared<const QueuedDelivery::Run>(
-        [self = shared_from_this(), &lane](const std::vector<std::size_t>& members) {
-          self->run(lane, members);
-        });
-    hub_.deliveries.post(std::move(queued));
-  }
+  for (std::shared_ptr<Lane>& lane : lanes_) post(lane);
+}
+
+void Transaction::post(std::shared_ptr<Lane> lane) {
+  QueuedDelivery queued = std::move(lane->queued);
+  queued.run = std::make_shared<const QueuedDelivery::Run>(
+      [self = shared_from_this(), lane = std::move(lane)](const std::vector<std::size_t>& members) {
+        self->run(*lane, members);
+      });
+  hub_.deliveries.post(std::move(queued));
 }
 
 std::vector<std::size_t> Transaction::recipients_of(const Lane& lane,
@@ -70,23 +73,53 @@ std::vector<std::size_t> Transaction::recipients_of(const Lane& lane,
 
 void Transaction::run(const Lane& lane, const std::vector<std::size_t>& members) {
   std::vector<std::size_t> recipients = recipients_of(lane, members);
-  if (lane.together) return deliver_to(lane, recipients);
-  for (std::size_t i = 0; i < recipients.size(); ++i) deliver_to(lane, std::span(recipients).subspan(i, 1));
+  std::vector<Moved> moved;
+  if (lane.together) deliver_to(lane, recipients, moved);
+  for (std::size_t i = 0; i < recipients.size() && !lane.together; ++i)
+    deliver_to(lane, std::span(recipients).subspan(i, 1), moved);
+  if (!moved.empty()) go_on(moved);
 }
 
-void Transaction::deliver_to(const Lane& lane, std::span<const std::size_t> some) {
-  std::shared_ptr<BodyStore> body = begin(some);
+void Transaction::deliver_to(const Lane& lane, std::span<const std::size_t> some, std::vector<Moved>& moved) {
+  std::shared_ptr<BodyStore> body = begin(lane, some);
   if (!body) return;
-  std::vector<Reply> replies = deliver(lane, some, body->body());
+  std::vector<DeliveryOutcome> outcomes = deliver(lane, some, body->body());
   body.reset();
-  finish(some, std::move(replies));
+  finish(lane, some, std::move(outcomes), moved);
+}
+
+// Posts these deliveries again: the recipients of one user in one lane, in their order.
+void Transaction::go_on(const std::vector<Moved>& moved) {
+  MemoryPatience patient;
+  std::vector<std::shared_ptr<Lane>> lanes;
+  std::unordered_map<std::string, std::size_t> lane_of;  // by user
+  std::vector<std::shared_ptr<Envelope>> envelopes;
+  for (const Moved& one : moved) {
+    const User& user = one.recipient->user;
+    auto [at, is_new] = lane_of.try_emplace(user.name, lanes.size());
+    if (is_new) {
+      DeliveryLimits limits = hub_.deliverer.limits(user);
+      envelopes.push_back(std::make_shared<Envelope>(Envelope{static_cast<const EnvelopeHead&>(*envelope_)}));
+      lanes.push_back(std::make_shared<Lane>(
+          Lane{!hub_.deliverer.group_of(user).empty(),
+               {{}},
+               {this, std::move(limits.shared), limits.per_user_max, {user.name}, nullptr},
+               envelopes.back()}));
+    }
+    Lane& lane = *lanes[at->second];
+    std::vector<Recipient>& recipients = envelopes[at->second]->recipients;
+    lane.members.front().push_back(recipients.size());
+    lane.places.push_back(one.place);
+    recipients.push_back(*one.recipient);
+  }
+  for (std::shared_ptr<Lane>& lane : lanes) post(std::move(lane));
 }
 
 // Marks the deliveries as begun, and returns the message. null: the deliveries were given up.
-std::shared_ptr<BodyStore> Transaction::begin(std::span<const std::size_t> some) {
+std::shared_ptr<BodyStore> Transaction::begin(const Lane& lane, std::span<const std::size_t> some) {
   std::lock_guard lock(mutex_);
   if (given_up_) return nullptr;
-  for (std::size_t recipient : some) begun_[recipient] = true;
+  for (std::size_t recipient : some) begun_[lane.place_of(recipient)] = true;
   hub_.deliveries_begun.fetch_add(some.size(), std::memory_order_relaxed);
   return body_;
 }
@@ -103,18 +136,25 @@ Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
   return reply;
 }
 
-void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {
+void Transaction::finish(const Lane& lane, std::span<const std::size_t> some,
+                         std::vector<DeliveryOutcome> outcomes, std::vector<Moved>& moved) {
   MemoryPatience patient;
   bool last = false;
-  for (std::size_t i = 0; i < recipients.size(); ++i)
-    replies[i] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
+  for (std::size_t i = 0; i < some.size(); ++i)
+    outcomes[i].reply = as_told(lane.envelope->recipients[some[i]], std::move(outcomes[i].reply));
   {
     std::lock_guard lock(mutex_);
     // Counted before the last reply is set, because the last reply can end the server.
-    hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);
-    for (std::size_t i = 0; i < recipients.size(); ++i) {
-      if (replies_[recipients[i]]) continue;  // the delivery was aborted
-      replies_[recipients[i]] = std::move(replies[i]);
+    hub_.deliveries_begun.fetch_sub(some.size(), std::memory_order_relaxed);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const std::size_t place = lane.place_of(some[i]);
+      if (replies_[place]) continue;  // the delivery was aborted
+      if (outcomes[i].elsewhere && !given_up_) {
+        begun_[place] = false;
+        moved.push_back({place, std::move(outcomes[i].elsewhere)});
+        continue;
+      }
+      replies_[place] = outcomes[i].elsewhere ? *given_up_ : std::move(outcomes[i].reply);
       last = --missing_ == 0;
     }
   }
@@ -124,7 +164,7 @@ void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Re
 // Sets the reply of every delivery that has none and may be given up. Returns their number.
 std::size_t Transaction::settle_rest(const Reply& reply, bool begun_too) {
   std::size_t count = 0;
-  given_up_ = true;
+  if (!given_up_) given_up_ = reply;
   for (std::size_t i = 0; i < replies_.size(); ++i)
     if (!replies_[i] && (begun_too || !begun_[i])) replies_[i] = reply, ++count;
   missing_ -= count;
@@ -171,34 +211,34 @@ void Transaction::report() {
   done(std::move(replies));
 }
 
-// Returns one reply per recipient, also after an exception.
-std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::size_t> some,
-                                        const MessageBody& body) {
-  const Recipient& first = envelope_->recipients[some.front()];
+// Returns one outcome per recipient, also after an exception.
+std::vector<DeliveryOutcome> Transaction::deliver(const Lane& lane, std::span<const std::size_t> some,
+                                                  const MessageBody& body) {
+  const Envelope& envelope = *lane.envelope;
+  const Recipient& first = envelope.recipients[some.front()];
   try {
-    std::vector<Reply> replies;
-    replies.reserve(some.size());  // no allocation may fail after the message is delivered
+    std::vector<DeliveryOutcome> outcomes;
+    outcomes.reserve(some.size());  // no allocation may fail after the message is delivered
     auto given_up = [this] {
       std::lock_guard lock(mutex_);
       return for_rest_;
     };
-    if (!lane.together)
-      replies.push_back(std::move(hub_.deliverer.deliver(*envelope_, first, body).reply));
+    if (lane.together)
+      outcomes = hub_.deliverer.deliver_group(envelope, some, body, given_up);
     else
-      for (DeliveryOutcome& one : hub_.deliverer.deliver_group(*envelope_, some, body, given_up))
-        replies.push_back(std::move(one.reply));
-    if (replies.size() == some.size()) return replies;
-    log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name,
-              replies.size(), some.size());
+      outcomes.push_back(hub_.deliverer.deliver(envelope, first, body));
+    if (outcomes.size() == some.size()) return outcomes;
+    log_error("{}: delivery to {} and others gave {} replies for {}", envelope.id, first.user.name,
+              outcomes.size(), some.size());
   } catch (const std::exception& e) {
     MemoryPatience patient;
-    log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, first.user.name, e.what());
+    log_error("{}: delivery to {} failed unexpectedly: {}", envelope.id, first.user.name, e.what());
   } catch (...) {
     MemoryPatience patient;
-    log_error("{}: delivery to {} failed unexpectedly", envelope_->id, first.user.name);
+    log_error("{}: delivery to {} failed unexpectedly", envelope.id, first.user.name);
   }
   MemoryPatience patient;
-  return std::vector<Reply>(some.size(), {451, "4.3.0", "Delivery failed, try again later"});
+  return std::vector<DeliveryOutcome>(some.size(), {{451, "4.3.0", "Delivery failed, try again later"}});
 }
 
 }  // namespace twinloft::lmtpd

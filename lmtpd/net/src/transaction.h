@@ -5,6 +5,9 @@
 // A delivery waits for its turn, begins, and ends. A waiting delivery can be given up at any time, by any
 // thread, even while every worker is blocked. It then never begins, so a 4xx is safe. A delivery that has
 // begun is awaited, because its file may already exist.
+//
+// A delivery may find that it goes on elsewhere (DeliveryOutcome::elsewhere). It then waits again, for the
+// limits of that agent or next hop, and can be given up again.
 #pragma once
 
 #include <cstddef>
@@ -49,15 +52,29 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
     bool together = false;                          // a group, served by one call
     std::vector<std::vector<std::size_t>> members;  // the recipients of each of its users
     QueuedDelivery queued;
+    std::shared_ptr<const Envelope> envelope;  // with these recipients
+    std::vector<std::size_t> places = {};      // their places in envelope_; empty: the same
+    std::size_t place_of(std::size_t recipient) const {
+      return places.empty() ? recipient : places[recipient];
+    }
+  };
+  // A delivery that goes on elsewhere.
+  struct Moved {
+    std::size_t place = 0;  // in envelope_
+    std::shared_ptr<const Recipient> recipient;
   };
   void add_to_lane(std::size_t recipient, std::unordered_map<std::string, std::size_t>& lane_of);
   static std::vector<std::size_t> recipients_of(const Lane& lane, const std::vector<std::size_t>& members);
+  void post(std::shared_ptr<Lane> lane);
   void run(const Lane& lane, const std::vector<std::size_t>& members);
-  void deliver_to(const Lane& lane, std::span<const std::size_t> some);
-  std::shared_ptr<BodyStore> begin(std::span<const std::size_t> some);
+  void deliver_to(const Lane& lane, std::span<const std::size_t> some, std::vector<Moved>& moved);
+  void go_on(const std::vector<Moved>& moved);
+  std::shared_ptr<BodyStore> begin(const Lane& lane, std::span<const std::size_t> some);
   Reply as_told(const Recipient& recipient, Reply reply) const;
-  void finish(std::span<const std::size_t> recipients, std::vector<Reply> replies);
-  std::vector<Reply> deliver(const Lane& lane, std::span<const std::size_t> some, const MessageBody& body);
+  void finish(const Lane& lane, std::span<const std::size_t> some, std::vector<DeliveryOutcome> outcomes,
+              std::vector<Moved>& moved);
+  std::vector<DeliveryOutcome> deliver(const Lane& lane, std::span<const std::size_t> some,
+                                       const MessageBody& body);
   std::size_t settle_rest(const Reply& reply, bool begun_too);
   void report();
 
@@ -67,11 +84,11 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   std::mutex mutex_;                 // for the members below
   std::shared_ptr<BodyStore> body_;  // null once reported; deliveries in flight hold references of their own
   std::vector<std::optional<Reply>> replies_;
-  std::vector<bool> begun_;        // by recipient
-  std::vector<Lane> lanes_;        // in the order of their first recipients; constant after start()
-  bool given_up_ = false;          // no further delivery begins
-  std::optional<Reply> for_rest_;  // reply for the remaining recipients of groups that have begun
-  std::size_t missing_ = 0;        // replies
+  std::vector<bool> begun_;                   // by recipient
+  std::vector<std::shared_ptr<Lane>> lanes_;  // in the order of their first recipients; for start()
+  std::optional<Reply> given_up_;             // no further delivery begins: its reply
+  std::optional<Reply> for_rest_;             // reply for the remaining recipients of groups that have begun
+  std::size_t missing_ = 0;                   // replies
 };
 
 }  // namespace twinloft::lmtpd

@@ -98,6 +98,7 @@ class FakeDeliverer final : public Deliverer {
   DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
                           const MessageBody& body) override {
     if (recipient.local_part == "throws") throw std::runtime_error("delivery");
+    if (auto moved = move(recipient)) return {.reply = {}, .elsewhere = std::move(moved)};
     std::unique_lock lock(mutex_);
     ++waiting_;
     most_ = std::max(most_, waiting_);
@@ -119,6 +120,10 @@ class FakeDeliverer final : public Deliverer {
   }
 
   std::function<void()> last_step = [] {};  // right before the answer
+  // Where the delivery goes on; null: nowhere else.
+  std::function<std::shared_ptr<const Recipient>(const Recipient&)> move = [](const Recipient&) {
+    return nullptr;
+  };
 
   // Users with names "group-..." share one group delivery, with one part for each user.
   std::function<void(int part)> before_part = [](int) {};

@@ -226,5 +226,84 @@ TEST_F(TransactionTest, AbortOfWhatIsDoneChangesNothing) {
   hub_.reset();
 }
 
+// Users whose names begin with "m" go on as users whose names begin with "s", or as a group.
+std::shared_ptr<const Recipient> moved_to_s(const Recipient& recipient) {
+  if (!recipient.user.name.starts_with("m")) return nullptr;
+  auto out = std::make_shared<Recipient>(recipient);
+  out->user.name = (recipient.user.name.starts_with("mg") ? "group-" : "s-") + recipient.user.name;
+  return out;
+}
+
+TEST_F(TransactionTest, WhatGoesOnElsewhereIsAnsweredInTheOrderOfItsRecipients) {
+  use_workers(3);
+  deliverer_.move = moved_to_s;
+  auto t = make({"a", "m1", "full", "m2", "m1", "b", "mg", "mg"});
+  t->start();
+  std::vector<std::string> texts;
+  for (const Reply& r : done_.get_future().get()) texts.push_back(r.text);
+  EXPECT_EQ(texts, (Texts{"a delivered", "m1 delivered", "Mailbox full", "m2 delivered", "m1 delivered",
+                          "b delivered", "mg delivered", "mg delivered"}));
+  hub_.reset();
+  EXPECT_EQ(begun().size(), 8u);
+}
+
+TEST_F(TransactionTest, WhatGoesOnElsewhereWaitsForTheLimitsThere) {
+  use_workers(8);
+  deliverer_.move = moved_to_s;
+  deliverer_.limits_by_letter = {{'s', 1}};
+  deliverer_.hold();
+  auto t = make({"m1", "m2", "m3", "a"});
+  t->start();
+  deliverer_.wait_for_waiting(2);
+  deliverer_.release();
+  EXPECT_EQ(codes(), Texts(4, "250 2.0.0"));
+  EXPECT_EQ(deliverer_.most_at_once(), 2) << "one of s, and a";
+  hub_.reset();
+}
+
+TEST_F(TransactionTest, GivenUpWhileItWaitsElsewhere) {
+  use_workers(1);
+  deliverer_.move = moved_to_s;
+  deliverer_.limits_by_letter = {{'s', 0}};
+  auto t = make({"m1", "m2", "a"});
+  t->start();
+  (void)deliverer_.wait_for_delivered(1);
+  t->give_up_waiting(stopping, "test", goes_on);
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2", "250 2.0.0"}));
+  hub_.reset();
+  EXPECT_EQ(begun(), (Texts{"a"}));
+}
+
+// The delivery had begun here when its transaction was given up, and has done nothing yet.
+TEST_F(TransactionTest, GivenUpBeforeItGoesOnElsewhere) {
+  use_workers(1);
+  std::vector<Transaction*> one;
+  deliverer_.move = [&](const Recipient& recipient) {
+    one.front()->give_up_waiting(stopping, "test", goes_on);
+    return moved_to_s(recipient);
+  };
+  auto t = make({"m1", "a"});
+  one.push_back(t.get());
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2"}));
+  hub_.reset();
+  EXPECT_EQ(begun(), Texts{});
+}
+
+TEST_F(TransactionTest, AnAbortEndsWhatGoesOnElsewhere) {
+  use_workers(1);
+  std::vector<Transaction*> one;
+  deliverer_.move = [&](const Recipient& recipient) {
+    one.front()->abort(stopping, "test");
+    return moved_to_s(recipient);
+  };
+  auto t = make({"m1"});
+  one.push_back(t.get());
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2"}));
+  hub_.reset();
+  EXPECT_EQ(begun(), Texts{});
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd

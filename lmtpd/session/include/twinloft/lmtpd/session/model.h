@@ -35,7 +35,8 @@ struct Origin {
   std::string ident;  // the message's name in the MTA's own log
 };
 
-struct Envelope {
+// What all recipients of a transaction share.
+struct EnvelopeHead {
   std::string id;           // unique per transaction, in log lines, Received and %id%
   std::string from;         // reverse-path without brackets; empty: the null sender
   std::string lhlo;         // the client's name in LHLO
@@ -47,7 +48,10 @@ struct Envelope {
   bool smtputf8 = false;  // addresses and header fields may contain UTF-8 (RFC 6531)
   std::string ret;        // RET and ENVID (RFC 3461); empty if absent
   std::string envelope_id;
-  std::vector<Recipient> recipients;
+};
+
+struct Envelope : EnvelopeHead {
+  std::vector<Recipient> recipients = {};
 };
 
 // The message after dot-unstuffing, with CRLF line ends. Immutable once it is complete. The deliveries of all
@@ -95,6 +99,9 @@ struct DeliveryOutcome {
   std::string path = {};    // absolute, of the built-in agent's file; may be empty
   std::uint64_t bytes = 0;  // of the stored or forwarded message, with the header fields of this delivery
   MadeDurable durable = MadeDurable::no;
+  // Nothing was done. The delivery goes on to this recipient, whose user has another agent or next hop. It
+  // waits for their limits. Null: the reply is final.
+  std::shared_ptr<const Recipient> elsewhere = {};
 };
 
 // The reply to a delivery that must not begin any more, since its client no longer waits. nullopt: it may
