@@ -154,6 +154,8 @@ void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
   if (good({"listen"}))
     for (const ListenSettings& listen : config.listen)
       check_listen(listen, "listen.address", "lmtpd", check, err);
+  if (config.spool_milter && good({"spool_milter"}))
+    check_group(config.spool_milter->listen, "spool_milter.group", check);
   if (good({"limits"}))
     if (auto few = compare_open_files(config)) check.warning(*few);
 }

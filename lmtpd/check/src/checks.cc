@@ -80,13 +80,15 @@ bool check_user_source(const UserSettings& users, const Clock& clock, Checker& c
   return opened.has_value();
 }
 
+void check_group(const ListenSettings& listen, const char* key, Checker& check) {
+  if (listen.group.empty()) return;
+  if (auto gid = find_group_id(listen.group, key); !gid) check.problem(gid.error().message);
+}
+
 // The process that listens at the address may be this program before a reload, or the service manager.
 void check_listen(const ListenSettings& listen, std::string_view key, std::string_view program,
                   Checker& check, std::ostream& err) {
-  if (!listen.group.empty()) {
-    const std::string group_key = std::string(key.substr(0, key.rfind('.'))) + ".group";
-    if (auto gid = find_group_id(listen.group, group_key.c_str()); !gid) check.problem(gid.error().message);
-  }
+  check_group(listen, (std::string(key.substr(0, key.rfind('.'))) + ".group").c_str(), check);
   auto outcome = try_address(
       {listen.address, listen.host, listen.port, listen.unix_path, listen.mode, {}, {}});
   if (!outcome) return check.problem(fmt::format("{}: {}", key, outcome.error().message));

@@ -11,6 +11,7 @@
 #include "read_address.h"
 #include "read_agent.h"
 #include "read_next_hop.h"
+#include "read_spool_milter.h"
 #include "read_users.h"
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
@@ -378,7 +379,7 @@ void check_next_hop_name(const TomlTable& top, const Config& config) {
 
 void read_top(const TomlTable& top, Config& config) {
   top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool",
-             "delivery", "maildir", "quota", "agent", "next_hop"});
+             "delivery", "maildir", "quota", "agent", "next_hop", "spool_milter"});
   top.text("hostname", config.hostname);
   if (auto normal = normal_domain(config.hostname)) config.hostname = std::move(*normal);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
@@ -425,6 +426,7 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   read_delivery(top, config);
   read_quota(top, config);
   read_agents(top, config);
+  read_spool_milter(top, config);
   check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
   check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
   check_next_hop_name(top, config);

@@ -25,6 +25,8 @@ void check_spool(const Config& config, Checker& check);
 bool check_user_source(const UserSettings& users, const Clock& clock, Checker& check);
 // Asks Dovecot's quota-status about a user that does not exist: any answer shows that it works.
 void check_quota_status(const QuotaStatusConfig& config, const Clock& clock, Checker& check);
+// The group of a Unix socket exists. key: such as "listen.group".
+void check_group(const ListenSettings& listen, const char* key, Checker& check);
 // Whether a program could listen there. key: such as "listen.address". program: that of the configuration.
 void check_listen(const ListenSettings& listen, std::string_view key, std::string_view program,
                   Checker& check, std::ostream& err);

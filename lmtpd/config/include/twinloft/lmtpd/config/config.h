@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -101,6 +102,18 @@ struct NextHopSettings {
   std::string tls_name;  // the next hop's name in its certificate; empty: the certificate is not verified
 };
 
+// The program spool-milter, which an MTA asks during SMTP (docs/spool-milter.md).
+struct SpoolMilterSettings {
+  ListenSettings listen;
+  // A recipient is judged if its domain is listed, or if the MTA's macros {rcpt_mailer} and {rcpt_host} have
+  // listed values. An empty list of values allows any value, but both must not be empty.
+  std::vector<std::string> domains;  // as normal_domain() returns them
+  std::vector<std::string> rcpt_mailer, rcpt_host;
+  bool refuses_unknown = true;              // false: an unknown user may be an alias of the MTA
+  std::chrono::milliseconds timeout{8000};  // for the answer to a recipient; Sendmail waits for 10 s
+  std::uint32_t connections_max = 1000;     // of MTAs; more are closed
+};
+
 struct Config {
   std::string file;      // the path of the configuration file
   std::string hostname;  // empty: the machine's name
@@ -116,8 +129,10 @@ struct Config {
   std::vector<AgentSpec> agents;
   std::vector<NextHopSettings> next_hops;
   SpawnerOptions spawner;
-  QuotaStatusConfig quota_status;                                      // for QuotaDriver::count
+  QuotaStatusConfig quota_status;  // for QuotaDriver::count
+  std::optional<SpoolMilterSettings> spool_milter;
   bool delivers_here() const { return !delivery.spool.root.empty(); }  // false: all mail goes to next hops
+  bool asks_dovecot() const { return delivers_here() && delivery.maildir.quota.driver == QuotaDriver::count; }
   std::string dovecot;  // the path of Dovecot's configuration, which check-config compares the quota with.
                         // Empty: no comparison
   std::vector<std::string> warnings;  // "file:line: key: what", a line each. That of a template may have a
