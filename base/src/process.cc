@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,16 @@ int wait_for_child(pid_t child) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   return status;
+}
+
+Status raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(errno, "getrlimit");
+  if (limit.rlim_cur == limit.rlim_max) return {};
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return fail_errno(errno, "cannot raise the limit of open files to its hard limit");
+  return {};
 }
 
 }  // namespace twinloft

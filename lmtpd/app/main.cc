@@ -5,10 +5,7 @@
 // process becomes the mail user permanently. Only then it opens the user database and serves.
 #include <sysexits.h>
 
-#include <algorithm>
-#include <boost/program_options.hpp>
 #include <iostream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,10 +13,9 @@
 #include "check_config.h"
 #include "serve.h"
 #include "twinloft/base/log.h"
-#include "twinloft/base/result.h"
-#include "twinloft/base/suggest.h"
 #include "twinloft/lmtpd/config/check_command.h"
 #include "twinloft/lmtpd/config/config.h"
+#include "twinloft/lmtpd/service/command_line.h"
 #include "twinloft/lmtpd/service/supervise.h"
 #include "users.h"
 
@@ -27,8 +23,6 @@ namespace {
 
 using namespace twinloft;
 using namespace twinloft::lmtpd;
-
-namespace po = boost::program_options;
 
 constexpr const char* usage_text =
     "usage: lmtpd serve [--config FILE]         deliver mail; stays in the foreground, logs to standard "
@@ -43,10 +37,6 @@ constexpr const char* usage_text =
     "\"lmtpd --config FILE\" means \"lmtpd serve --config FILE\".\n"
     "SIGTERM stops the server after its deliveries, a second SIGTERM aborts them. SIGHUP reads FILE again.\n";
 
-struct Subcommand {
-  std::string_view name;
-  const char* help;
-};
 constexpr Subcommand subcommands[] = {
     {"serve",
      "usage: lmtpd serve [--config FILE]\n"
@@ -69,92 +59,18 @@ constexpr Subcommand subcommands[] = {
      "Shows the user of an address: name, home, Maildir, agent or next hop.\n"
      "FILE is /etc/twinloft/lmtpd.toml by default.\n"
      "Exit codes: 0 mail is accepted, 67 no such user, or the user is disabled, 64 not an address,\n"
-     "75 mail would be deferred, 78 the configuration is wrong.\n"},
+     "75 mail would be deferred, 78 the configuration is wrong.\n",
+     "ADDRESS"},
+    {"check-command", nullptr},
 };
-
-int usage_error(const std::string& what) {
-  std::cerr << "lmtpd: " << what << "\n" << usage_text;
-  return EX_USAGE;
-}
+constexpr Program program{"lmtpd", usage_text, subcommands, "serve"};
 
 // check-command is not parsed here: all words behind it are its arguments, even words that begin with "-".
-struct CommandLine {
-  std::string command;
-  std::string address;  // of `user`
-  std::string file = default_config_path;
-  bool help = false;
-  bool version = false;
-};
-
-// Errors: an unknown option, an option without its value, too many words.
-Result<CommandLine> parse_command_line(std::span<const std::string> args) {
-  CommandLine out;
-  std::vector<std::string> words;
-  po::options_description options;
-  options.add_options()("help,h", "")("version,V", "")("config,c", po::value<std::string>())(
-      "word", po::value(&words));
-  po::positional_options_description positional;
-  positional.add("word", -1);
-  po::variables_map given;
-  // Abbreviations are refused: an option added later must not change the meaning of a script.
-  auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-  try {
-    po::store(po::command_line_parser({args.begin(), args.end()})
-                  .options(options)
-                  .positional(positional)
-                  .style(style)
-                  .run(),
-              given);
-    po::notify(given);
-  } catch (const po::unknown_option& e) {
-    constexpr std::string_view known[] = {"--config", "--help", "--version"};
-    return fail(Errc::invalid, "there is no option {}; {}", e.get_option_name(),
-                did_you_mean(e.get_option_name(), known));
-  } catch (const po::error& e) {
-    return fail(Errc::invalid, "{}", e.what());
-  }
-  out.help = given.count("help") > 0;
-  out.version = given.count("version") > 0;
-  if (out.help || out.version) {
-    if (!words.empty()) out.command = words.front();
-    return out;
-  }
-  if (!words.empty() && words.front() == "user") {
-    if (words.size() == 1) return fail(Errc::invalid, "ADDRESS is missing: lmtpd user ADDRESS");
-    out.address = words[1];
-    words.erase(words.begin() + 1);
-  }
-  if (given.count("config")) {
-    out.file = given["config"].as<std::string>();
-    if (words.empty()) words.push_back("serve");
-  } else if (words.size() == 2) {
-    out.file = words.back();
-    words.pop_back();
-  }
-  if (words.size() > 1) return fail(Errc::invalid, "unexpected argument {}", words.back());
-  if (!words.empty()) out.command = words.front();
-  return out;
-}
-
 int run(std::span<const std::string> args) {
   if (!args.empty() && args.front() == "check-command")
     return check_command(args.subspan(1), std::cout, std::cerr);
-  auto line = parse_command_line(args);
-  if (!line) return usage_error(line.error().message);
-  auto subcommand = std::ranges::find(subcommands, line->command, &Subcommand::name);
-  constexpr std::string_view known[] = {"serve", "check-config", "user", "check-command"};
-  bool unknown = !line->command.empty() && std::ranges::find(known, line->command) == std::end(known);
-  if (unknown)
-    return usage_error("unknown command \"" + line->command + "\"; " + did_you_mean(line->command, known));
-  if (line->help) {
-    std::cout << (subcommand == std::end(subcommands) ? usage_text : subcommand->help);
-    return 0;
-  }
-  if (line->version) {
-    std::cout << "lmtpd " TWINLOFT_VERSION "\n";
-    return 0;
-  }
-  if (line->command.empty()) return usage_error("a command is missing");
+  auto line = read_command_line(program, args, TWINLOFT_VERSION);
+  if (!line) return line.error();
   if (line->command == "serve")
     return supervise(line->file, {.name = "lmtpd",
                                   .work = "deliveries",
@@ -162,9 +78,9 @@ int run(std::span<const std::string> args) {
                                   .load = load_config,
                                   .serve = serve});
   log_set_program("");
-  if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
+  if (line->command == "user") return show_user(line->file, line->argument, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
-  return usage_error("check-command must be the first word");
+  return usage_error(program, "check-command must be the first word");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "serve.h"
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "check_config.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/process.h"
 #include "twinloft/lmtpd/config/ways.h"
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/delivery/service.h"
@@ -65,18 +65,6 @@ ServerConfig to_server_config(const Config& config) {
   return out;
 }
 
-// Connections and deliveries need several descriptors each. The usual soft limit of 1024 exists for
-// select(2), which lmtpd does not use. Called after the fork of the spawner, whose agents have a limit of
-// their own.
-void raise_descriptor_limit(const Config& config) {
-  rlimit limit{};
-  if (auto few = compare_open_files(config)) log_warning("{}", *few);
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0)
-    log_warning("cannot raise the limit of open files to its hard limit");
-}
-
 // Members are destroyed in the reverse order: the server first, the spawner last.
 struct Parts {
   std::optional<LogWriter> log;  // destroyed last
@@ -94,15 +82,11 @@ struct Parts {
   std::atomic<bool> aborted{false};  // the end of helpers is expected and not logged
 };
 
-bool asks_dovecot(const Config& config) {
-  return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count;
-}
-
 // The targets are the next hops in their order, then Dovecot's quota-status.
 Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
   std::vector<ConnectTarget> targets;
   for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
-  if (asks_dovecot(config)) targets.push_back(config.quota_status.target);
+  if (config.asks_dovecot()) targets.push_back(config.quota_status.target);
   if (targets.empty()) return {};
   TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] {
                   return become_helper(identity, config.user, "makes connections");
@@ -123,7 +107,7 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     delivery.hostname = config.hostname;
     delivery.external.memory = budgets.memory;
     delivery.external.disk = budgets.disk;
-    if (asks_dovecot(config))
+    if (config.asks_dovecot())
       parts.quota_status = std::make_unique<QuotaStatus>(config.quota_status, *parts.connector,
                                                          config.next_hops.size(), parts.clock);
     delivery.maildir.quota_service = parts.quota_status.get();
@@ -157,7 +141,9 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
           parts.clock));
   parts.user_process = users.get();
   TL_TRY(start_connector(config, identity, parts));
-  raise_descriptor_limit(config);
+  // After the fork of the spawner, whose agents have a limit of their own.
+  if (auto few = compare_open_files(config)) log_warning("{}", *few);
+  if (Status raised = raise_descriptor_limit(); !raised) log_warning("{}", raised.error().message);
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(become_server(identity, config.user));

@@ -15,7 +15,7 @@
 
 #include "body_store.h"
 #include "deliveries.h"
-#include "log_gate.h"
+#include "twinloft/base/log_gate.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "twinloft/lmtpd/session/actions.h"
 #include "worker_pool.h"

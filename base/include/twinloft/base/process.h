@@ -32,4 +32,8 @@ void reset_signals();
 // ignored.
 int wait_for_child(pid_t child);
 
+// Raises the soft limit of open files to the hard limit. The usual soft limit of 1024 exists for select(2).
+// The processes that this process starts afterwards have the same limit.
+Status raise_descriptor_limit();
+
 }  // namespace twinloft

@@ -1,8 +1,8 @@
-#include "log_gate.h"
+#include "twinloft/base/log_gate.h"
 
 #include <gtest/gtest.h>
 
-namespace twinloft::lmtpd {
+namespace twinloft {
 namespace {
 
 TEST(LogGate, TellsAFewAndHowManyMore) {
@@ -31,4 +31,4 @@ TEST(LogGate, TellsAtItsEndWhatItHasLeftOut) {
 }
 
 }  // namespace
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft

@@ -12,7 +12,7 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/base/log.h"
 
-namespace twinloft::lmtpd {
+namespace twinloft {
 
 // Decides whether one more line of a kind is logged in this second. Thread-safe.
 class LogRate {
@@ -68,4 +68,4 @@ class LogGate {
   std::pair<LogLevel, std::string> last_;  // the last line left out
 };
 
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft
