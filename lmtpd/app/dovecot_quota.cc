@@ -228,8 +228,38 @@ void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out)
            "552 5.2.3 Message is too large");
 }
 
+// lmtpd asks for a lease of several messages only if the user has no limit of messages.
+void compare_leases(const Config& config, const DovecotQuota& dovecot, std::vector<std::string>& out) {
+  const QuotaConfig& quota = config.delivery.maildir.quota;
+  if (quota.lease == 0) return;
+  if (dovecot.trash_plugin)
+    out.push_back(
+        "quota.lease: Dovecot's mail_plugins have \"trash\" (outside of protocol sections): its quota-status "
+        "removes mail from Trash until as much fits as lmtpd asks for; write lease = 0");
+  const QuotaLimit& ours = config.users.defaults.quota;
+  for (const std::string& rule : dovecot.rules) {
+    auto limit = rule.starts_with("*:") ? parse_quota_rule(rule) : QuotaLimit{};
+    if (!limit && rule.find("messages") != std::string::npos)
+      out.push_back(
+          fmt::format("quota.lease: lmtpd does not understand Dovecot's limit of messages: {}; "
+                      "write lease = 0",
+                      limit.error().message));
+    if (!limit || !rule.starts_with("*:")) continue;
+    if (limit->messages != ours.messages)
+      out.push_back(
+          fmt::format("quota.messages: the default limit is {} here, but {} in Dovecot (quota_rule, "
+                      "quota_message_count); write messages = {}",
+                      ours.messages, limit->messages, limit->messages));
+    if (ours.bytes != 0 && limit->bytes != ours.bytes)
+      out.push_back(
+          fmt::format("quota.storage: the default limit is {} here, but {} in Dovecot (quota_rule, "
+                      "quota_storage_size); write storage = {}",
+                      ours.bytes, limit->bytes, limit->bytes));
+  }
+}
+
 // With driver "count", Dovecot must also count mail that it has not delivered itself.
-void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
+void compare_count(const Config& config, const DovecotQuota& dovecot, std::vector<std::string>& out) {
   if (dovecot.quota != "count" && !dovecot.quota.starts_with("count:")) {
     out.push_back(fmt::format(
         "quota.driver: is \"count\", but Dovecot's own quota is \"{}\", which does not count mail "
@@ -252,6 +282,7 @@ void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
                     "mail stored by this protocol has no limit",
                     protocol));
   compare_answers(dovecot, out);
+  compare_leases(config, dovecot, out);
 }
 
 }  // namespace
@@ -389,6 +420,7 @@ Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
   out.status_service = ("\n" + services).find("\nservice quota-status {") != std::string::npos;
   TL_TRY_ASSIGN(std::string plugins, doveconf.ask({"-h", "mail_plugins"}));
   out.status_plugin = is_on(plugins, "quota");
+  out.trash_plugin = is_on(plugins, "trash");
   TL_TRY(is_2_4 ? read_2_4(doveconf, out) : read_2_3(doveconf, out));
   return out;
 }
@@ -398,7 +430,7 @@ std::vector<std::string> compare_quota(const Config& config, const DovecotQuota&
   if (config.delivery.maildir.quota.driver == QuotaDriver::maildir)
     compare_maildir(config, dovecot, out);
   else if (config.delivery.maildir.quota.driver == QuotaDriver::count)
-    compare_count(dovecot, out);
+    compare_count(config, dovecot, out);
   else if (dovecot.quota.starts_with("maildir"))
     out.push_back(
         fmt::format("quota.driver: is \"none\", but Dovecot's own quota is \"{}\": mail that the built-in "

@@ -7,7 +7,25 @@ import dovecot_conf, mail, session
 import twinloft as tl
 from twinloft import expect
 
-LIMITS = {"ann": (1_000_000, None), "bob": (None, None), "count": (0, 3), "free": (0, 0), "small": (20_000, None)}
+TAKEN = ("DATA", "250 2.0.0")
+MIB = 1 << 20
+LIMITS = {"ann": (1_000_000, None), "bob": (None, None), "count": (0, 3), "few": (64 * MIB, 20), "free": (0, 0), "large": (64 * MIB, None),
+          "small": (20_000, None)}
+
+# For the driver "count".
+# Dovecot 2.4 reports a message as too large only above quota_mail_size. Otherwise it reports a full mailbox.
+TOO_LARGE = dovecot_conf.by_version("552 5.2.3", "552 5.2.2")
+VSIZES = dovecot_conf.by_version("quota_vsizes = yes\n  ", "")  # always on in 2.4
+ANSWERS = VSIZES + "quota_status_success = DUNNO\n  quota_status_overquota = 552 5.2.2 Mailbox is full\n  quota_status_toolarge = 552 5.2.3 Message is too large"
+SERVICE = """service quota-status {
+  executable = quota-status -p postfix
+  unix_listener quota-status {
+    mode = 0666
+  }
+  client_limit = 1
+}
+"""
+DOVECOT = dict(quota="count:User quota", plugin=ANSWERS, more=SERVICE)
 
 
 class Mailboxes:
@@ -84,7 +102,7 @@ plugin {{
   coalesce(quota_bytes, 500000) / 10 || 'B' AS quota_storage_grace FROM users WHERE user = '%Lu'""", None)
         driver, size = quota.partition(":")[0], rule.partition("=")[2]
         mailboxes = "".join(f"  mailbox {folder} {{\n    quota_ignore = yes\n  }}\n" for folder in ignored)
-        return f"""{dovecot_conf.plugins(mail_plugins) if mail_plugins else ""}mail_driver = maildir
+        return f"""{dovecot_conf.plugins(*mail_plugins.split()) if mail_plugins else ""}mail_driver = maildir
 mail_path = ~/Maildir
 namespace inbox {{
   inbox = yes
@@ -173,4 +191,21 @@ dovecot = "{self.dovecot}"
         expect(got == wanted, f"{user}, {how}: {got}, not {wanted}")
 
 
-TAKEN = ("DATA", "250 2.0.0")
+class Counted(Mailboxes):
+    """With the driver "count". asks: the socket that lmtpd asks, in place of quota-status."""
+
+    def __init__(self, stage, name, section="", asks=None, **dovecot):
+        self.service = stage.dir / name / "run/quota-status"  # Dovecot's base_dir is in this directory
+        super().__init__(stage, name, f'driver = "count"\naddress = "unix:{asks or self.service}"\n{section}', **(DOVECOT | dovecot))
+
+    def vsize(self, user):
+        """Sizes with CRLF, as the driver counts: the W= in the names."""
+        files = [f for d in ("new", "cur") for f in self.maildir(user).rglob(f"{d}/*")]
+        return sum(int(f.name.split(",W=")[1].split(":")[0]) for f in files), len(files)
+
+    def agree(self, user):
+        size, messages = self.vsize(user)
+        says = self.dovecot_says(user)
+        expect(says == ((size + 1023) // 1024, messages),
+               f"{user}: Dovecot says {says} (KiB, messages), stored are {size} bytes in {messages} messages")
+        expect(not (self.maildir(user) / "maildirsize").exists(), "there is a maildirsize file")

@@ -217,7 +217,7 @@ void read_folders(const TomlTable& t, FolderConfig& out) {
   t.flag("subscribe", out.subscribe);
 }
 
-// The settings of the driver "maildir".
+// The settings of the driver "maildir". "count" has the limits too: they tell what to ask Dovecot for.
 void read_quota_limits(const TomlTable& t, Config& config) {
   QuotaConfig& out = config.delivery.maildir.quota;
   QuotaLimit& limit = config.users.defaults.quota;
@@ -252,7 +252,7 @@ void read_quota(const TomlTable& top, Config& config) {
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "quota");
   t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot", "address",
-           "connections", "timeout"});
+           "connections", "timeout", "lease"});
   QuotaConfig& out = config.delivery.maildir.quota;
   std::string driver, over = "reject";
   t.text("driver", driver, true);
@@ -271,15 +271,18 @@ void read_quota(const TomlTable& top, Config& config) {
   t.path("dovecot", config.dovecot);
   read_quota_limits(t, config);
   if (out.driver == QuotaDriver::count) read_quota_status(t, config.limits, config.quota_status);
+  t.size("lease", 0, lease_bytes_default, out.lease);
   if (driver == "none" && t.has("over")) t.error("over", "needs driver = \"maildir\" or \"count\"");
   for (const char* key : {"storage", "messages", "grace_percent", "ignore"}) {
-    if (driver == "none" && t.has(key)) t.error(key, "needs driver = \"maildir\"");
-    if (driver == "count" && t.has(key))
+    bool is_limit = std::string_view(key) == "storage" || std::string_view(key) == "messages";
+    if (driver == "none" && t.has(key))
+      t.error(key, is_limit ? "needs driver = \"maildir\" or \"count\"" : "needs driver = \"maildir\"");
+    if (driver == "count" && !is_limit && t.has(key))
       t.error(key,
               "is a setting of Dovecot where Dovecot counts: remove it here, and write it in Dovecot's "
               "configuration");
   }
-  for (const char* key : {"address", "connections", "timeout"})
+  for (const char* key : {"address", "connections", "timeout", "lease"})
     if (!driver.empty() && driver != "count" && t.has(key)) t.error(key, "needs driver = \"count\"");
 }
 

@@ -37,6 +37,10 @@ bool SpoolMailboxes::has_limits(const User& user) const {
   return user.next_hop.empty() && agent_of(config_, user) == builtin_agent && maildir_.has_limits(user);
 }
 
+std::optional<MailboxState> SpoolMailboxes::look_now(const User& user, std::uint64_t size) {
+  return has_limits(user) ? maildir_.look_now(user, size) : MailboxState{};
+}
+
 MailboxState SpoolMailboxes::look(const User& user, const std::string& detail, std::uint64_t size) {
   if (!has_limits(user)) return {};
   auto handle = spool_.open();

@@ -2,43 +2,47 @@
 
 namespace twinloft::lmtpd {
 
-void AskedQuota::enter(const std::string& user, Hold& hold) {
-  std::lock_guard lock(mutex_);
-  std::unique_ptr<Mailbox>& mailbox = mailboxes_[user];
-  if (!mailbox) mailbox = std::make_unique<Mailbox>();
-  hold.user_ = user;
-  hold.mailbox_ = mailbox.get();
-  hold.quota_ = this;
-  ++mailbox->users;
-}
-
 AskedQuota::Hold::~Hold() {
-  if (!quota_) return;
-  std::lock_guard lock(quota_->mutex_);
-  mailbox_->held -= bytes_;
-  if (--mailbox_->users == 0) quota_->mailboxes_.erase(user_);
+  if (!request_) return;
+  {
+    std::lock_guard lock(quota_->mutex_);
+    quota_->leases_.end(*request_, quota_->clock_.now());
+  }
+  quota_->answered_.notify_all();
 }
 
-// Deliveries in flight may still fail, so the room that they hold causes only a temporary refusal.
+Result<Room> AskedQuota::find(const User& user, std::uint64_t bytes, QuotaLeases::For purpose, Hold& hold) {
+  hold.quota_ = this;
+  QuotaLeases::Request& request = hold.request_.emplace(user, bytes, purpose);
+  std::unique_lock lock(mutex_);
+  QuotaLeases::Step step = leases_.begin(request, clock_.now());
+  for (;;) {
+    if (auto* done = std::get_if<QuotaLeases::Done>(&step)) return std::move(done->room);
+    if (std::holds_alternative<QuotaLeases::Wait>(step)) {
+      answered_.wait(lock);
+      step = leases_.begin(request, clock_.now());
+      continue;
+    }
+    lock.unlock();
+    Result<Room> answer = service_->room(user, std::get<QuotaLeases::Ask>(step).bytes);
+    lock.lock();
+    step = leases_.answered(request, answer, clock_.now());
+    answered_.notify_all();
+  }
+}
+
+Result<Room> AskedQuota::room(const User& user, std::uint64_t bytes) {
+  Hold nothing;
+  return find(user, bytes, QuotaLeases::For::look, nothing);
+}
+
+bool AskedQuota::has_lease(const User& user, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  return leases_.covers(user, bytes, clock_.now());
+}
+
 Result<Room> AskedQuota::take(const User& user, std::uint64_t bytes, Hold& hold) {
-  enter(user.name, hold);
-  std::lock_guard asking(hold.mailbox_->asking);
-  std::uint64_t others;
-  {
-    std::lock_guard lock(mutex_);
-    others = hold.mailbox_->held;
-  }
-  TL_TRY_ASSIGN(Room room, service_->room(user, bytes + others));
-  if (room == Room::enough) {
-    std::lock_guard lock(mutex_);
-    hold.mailbox_->held += bytes;
-    hold.bytes_ = bytes;
-    return room;
-  }
-  if (others == 0) return room;
-  TL_TRY_ASSIGN(Room alone, service_->room(user, bytes));
-  if (alone != Room::enough) return alone;
-  return fail(Errc::exhausted, "no room is left: deliveries in flight hold {} bytes", others);
+  return find(user, bytes, QuotaLeases::For::delivery, hold);
 }
 
 }  // namespace twinloft::lmtpd

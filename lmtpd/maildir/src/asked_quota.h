@@ -1,33 +1,29 @@
-// Asks a QuotaService before each message. The service counts stored messages only. This class adds this
-// process's deliveries in flight, so that two deliveries do not use the same room.
+// Room in mailboxes that a QuotaService counts: the thread-safe edge of QuotaLeases. At most one thread asks
+// the service for a user's lease or delivery at a time. Others wait for its answer.
 #pragma once
 
-#include <memory>
+#include <condition_variable>
 #include <mutex>
-#include <string>
-#include <unordered_map>
+#include <optional>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/lmtpd/policy/quota.h"
+#include "twinloft/lmtpd/policy/quota_leases.h"
 
 namespace twinloft::lmtpd {
 
 class AskedQuota {
  public:
-  // `service` null: there is no quota.
-  explicit AskedQuota(QuotaService* service) : service_(service) {}
+  // `service` null: there is no quota. The references outlive this object. lease: as in QuotaConfig.
+  AskedQuota(QuotaService* service, std::uint64_t lease, const Clock& clock)
+      : service_(service), clock_(clock), leases_({.bytes_max = lease}) {}
 
   bool on() const { return service_ != nullptr; }
-  Result<Room> room(const User& user, std::uint64_t bytes) { return service_->room(user, bytes); }
+  // Whether there is room. Holds none.
+  Result<Room> room(const User& user, std::uint64_t bytes);
+  // Whether a lease gives room() without a question. Does not block.
+  bool has_lease(const User& user, std::uint64_t bytes);
 
- private:
-  // The state of a user, while deliveries ask or hold room.
-  struct Mailbox {
-    std::mutex asking;       // serialises asking and holding
-    std::uint64_t held = 0;  // bytes; guarded by mutex_
-    std::size_t users = 0;   // Hold objects; guarded by mutex_
-  };
-
- public:
   // Holds room for a message until the message is stored or refused.
   class Hold {
    public:
@@ -38,20 +34,20 @@ class AskedQuota {
 
    private:
     friend class AskedQuota;
-    AskedQuota* quota_ = nullptr;  // null: take() was not called
-    Mailbox* mailbox_ = nullptr;
-    std::string user_;
-    std::uint64_t bytes_ = 0;
+    AskedQuota* quota_ = nullptr;
+    std::optional<QuotaLeases::Request> request_;  // nullopt: nothing was asked
   };
   // Asks for room, and holds it if the result is `enough`.
   Result<Room> take(const User& user, std::uint64_t bytes, Hold& hold);
 
  private:
-  void enter(const std::string& user, Hold& hold);
+  Result<Room> find(const User& user, std::uint64_t bytes, QuotaLeases::For purpose, Hold& hold);
 
   QuotaService* const service_;
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<Mailbox>> mailboxes_;  // by user
+  const Clock& clock_;
+  std::mutex mutex_;  // guards leases_
+  QuotaLeases leases_;
+  std::condition_variable answered_;  // a request got its answer, or ended
 };
 
 }  // namespace twinloft::lmtpd

@@ -78,7 +78,7 @@ struct MaildirAgent::Impl {
         tree(o),
         folders(config.folders, tree, o, k),
         quota(config.quota, o, k),
-        asked(config.quota_service) {}
+        asked(config.quota_service, config.quota.lease, k) {}
 
   Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
   Result<DeliveryOutcome> store(const SpoolHandle& handle, const Envelope& envelope,
@@ -394,6 +394,11 @@ Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, 
     return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
   if (!directory) return std::unexpected(std::move(directory).error());
   return impl_->quota.room({directory->get(), relative, user.quota}, bytes);
+}
+
+std::optional<MailboxState> MaildirAgent::look_now(const User& user, std::uint64_t bytes) const {
+  const bool known = impl_->asked.on() && impl_->asked.has_lease(user, std::max<std::uint64_t>(bytes, 1));
+  return known ? std::optional<MailboxState>(MailboxState{}) : std::nullopt;
 }
 
 MailboxState MaildirAgent::look(const SpoolHandle& handle, const User& user, const std::string& detail,

@@ -52,6 +52,11 @@ std::optional<Answer> Questions::known_now(const LookupRequest& request) {
   return Answer(std::move(*found));
 }
 
+std::optional<Answer> Questions::known_now(const MailboxQuestion& question) {
+  auto state = hub_.config.mailboxes->look_now(question.user, question.size);
+  return state ? std::optional<Answer>(std::move(*state)) : std::nullopt;
+}
+
 void Questions::find_out(Hub& hub, LookupRequest request, Answered answered) {
   hub.lookups.post([&hub, request = std::move(request), answered = std::move(answered)] {
     LookupResult found = looked_up([&] { return hub.users.lookup(request); });

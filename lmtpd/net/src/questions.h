@@ -36,7 +36,7 @@ class Questions {
 
  private:
   std::optional<Answer> known_now(const LookupRequest& request);
-  static std::optional<Answer> known_now(const MailboxQuestion&) { return std::nullopt; }
+  std::optional<Answer> known_now(const MailboxQuestion& question);
   static void find_out(Hub& hub, LookupRequest request, Answered answered);
   static void find_out(Hub& hub, MailboxQuestion question, Answered answered);
 

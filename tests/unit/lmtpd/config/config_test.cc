@@ -298,6 +298,13 @@ TEST(Config, QuotaThatDovecotCounts) {
   EXPECT_EQ(config->quota_status.connections_max, 3u);
   EXPECT_EQ(config->quota_status.queue_time, std::chrono::seconds(7))
       << "a question waits as long as a delivery";
+  EXPECT_EQ(config->delivery.maildir.quota.lease, 16u << 20);
+  config = parse_config("t.toml",
+                        minimal_then("[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nlease = 0\n"
+                                     "storage = \"1GiB\"\nmessages = 1000\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->delivery.maildir.quota.lease, 0u);
+  EXPECT_EQ(config->users.defaults.quota, (QuotaLimit{1u << 30, 1000}));
 }
 
 // A configuration from before the key accept_all.
@@ -490,11 +497,14 @@ const Wrong wrong[] = {
     {"[quota]\ndriver = \"count\"\n", "quota.address: is missing"},
     {"[quota]\ndriver = \"count\"\naddress = \"quota-status\"\n",
      "quota.address: \"quota-status\": expected"},
-    {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nstorage = \"1GiB\"\n",
-     "quota.storage: is a setting of Dovecot where Dovecot counts"},
+    {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\ngrace_percent = 5\n",
+     "quota.grace_percent: is a setting of Dovecot where Dovecot counts"},
+    {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nlease = \"17MiB\"\n", "quota.lease: "},
+    {"[quota]\ndriver = \"maildir\"\nlease = \"1MiB\"\n", "quota.lease: needs driver = \"count\""},
     {"[quota]\ndriver = \"maildir\"\naddress = \"unix:/q\"\n", "quota.address: needs driver = \"count\""},
     {"[quota]\ndriver = \"none\"\nover = \"defer\"\n", "quota.over: needs driver = \"maildir\" or \"count\""},
-    {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n", "quota.storage: needs driver = \"maildir\""},
+    {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n",
+     "quota.storage: needs driver = \"maildir\" or \"count\""},
     {"[quota]\ndriver = \"maildir\"\nover = \"drop\"\n",
      "quota.over: unknown setting \"drop\": use \"reject\" or \"defer\""},
     {"[quota]\ndriver = \"maildir\"\ngrace_percent = 101\n",

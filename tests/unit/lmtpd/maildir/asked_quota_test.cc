@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -33,8 +34,9 @@ class AskedQuotaTest : public test::MaildirFixture {
     quota_service_ = &service_;
     use();
   }
-  void use(OverQuota over = OverQuota::reject) {
+  void use(OverQuota over = OverQuota::reject, std::uint64_t lease = 0) {
     QuotaConfig quota;
+    quota.lease = lease;
     quota.driver = QuotaDriver::count;
     quota.over = over;
     use_spool(dir_, DurabilityWay::fsync, {}, quota);
@@ -80,7 +82,8 @@ TEST_F(AskedQuotaTest, WithoutAnAnswerMailIsPutOffAndTheLogSaysWhy) {
 // Deliveries in flight count, but cause no permanent refusal.
 TEST_F(AskedQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
   service_.most = 1000;
-  AskedQuota quota(&service_);
+  OsClock clock;
+  AskedQuota quota(&service_, lease_bytes_default, clock);
   {
     AskedQuota::Hold first, second, third;
     EXPECT_EQ(quota.take(recipient_.user, 600, first), Room::enough);
@@ -101,7 +104,8 @@ TEST_F(AskedQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
 
 TEST_F(AskedQuotaTest, ManyAtOnceNeverHoldMoreThanThereIs) {
   service_.most = 1000;
-  AskedQuota quota(&service_);
+  OsClock clock;
+  AskedQuota quota(&service_, lease_bytes_default, clock);
   std::atomic<std::uint64_t> held{0}, highest{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
@@ -119,6 +123,58 @@ TEST_F(AskedQuotaTest, ManyAtOnceNeverHoldMoreThanThereIs) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(highest, 0u);
   EXPECT_LE(highest, 1000u);
+}
+
+TEST_F(AskedQuotaTest, ALeaseAnswersForALookAndForDeliveries) {
+  service_.most = 1'000'000'000;
+  use(OverQuota::reject, lease_bytes_default);
+  EXPECT_FALSE(agent_->look_now(recipient_.user, 1000));
+  EXPECT_FALSE(refusal(1000));
+  ASSERT_TRUE(agent_->look_now(recipient_.user, 1000));
+  EXPECT_EQ(agent_->look_now(recipient_.user, 1000)->room, Room::enough);
+  EXPECT_FALSE(agent_->look_now(recipient_.user, 2u << 20));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(deliver().code, 250);
+  EXPECT_FALSE(refusal(0));
+  EXPECT_EQ(service_.asked, 1);
+}
+
+TEST_F(AskedQuotaTest, ThreadsShareLeases) {
+  service_.most = 1'000'000'000;
+  OsClock clock;
+  AskedQuota quota(&service_, lease_bytes_default, clock);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        AskedQuota::Hold hold;
+        EXPECT_EQ(quota.take(recipient_.user, 300, hold), Room::enough);
+        service_.used += 300;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(service_.asked, 4000 / 128);
+  EXPECT_LE(service_.asked, 100);
+}
+
+// Fails once.
+struct Throwing final : QuotaService {
+  std::atomic<int> asked{0};
+  Result<Room> room(const User&, std::uint64_t) override {
+    if (asked++ == 0) throw std::runtime_error("no memory");
+    return Room::enough;
+  }
+};
+
+TEST_F(AskedQuotaTest, AnExceptionOfTheServiceKeepsNobodyWaiting) {
+  Throwing service;
+  OsClock clock;
+  AskedQuota quota(&service, lease_bytes_default, clock);
+  {
+    AskedQuota::Hold hold;
+    EXPECT_THROW((void)quota.take(recipient_.user, 300, hold), std::runtime_error);
+  }
+  AskedQuota::Hold hold;
+  EXPECT_EQ(quota.take(recipient_.user, 300, hold), Room::enough);
 }
 
 }  // namespace

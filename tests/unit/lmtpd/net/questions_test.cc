@@ -21,6 +21,10 @@ class Watched final : public Mailboxes {
     if (user.name.starts_with("throws")) throw std::runtime_error("look");
     return {.room = user.name.starts_with("full") ? Room::full : Room::enough};
   }
+  std::optional<MailboxState> look_now(const User& user, std::uint64_t size) override {
+    return user.name == "known" && size == 42 ? std::optional<MailboxState>({.room = Room::never})
+                                              : std::nullopt;
+  }
   std::string asked;
   std::thread::id asked_on;
 };
@@ -98,6 +102,16 @@ TEST_F(QuestionsTest, AWorkerLooksAtAMailbox) {
   EXPECT_EQ(mailboxes_.asked, "lists 42");
   EXPECT_NE(mailboxes_.asked_on, std::this_thread::get_id());
   EXPECT_EQ(look("ann").room, Room::enough);
+}
+
+TEST_F(QuestionsTest, AMailboxThatIsKnownIsAnsweredAtOnce) {
+  hub_ = std::make_unique<Hub>(config_, users_, deliverer_, clock_);
+  User user;
+  user.name = "known";
+  auto now = Questions(*hub_).ask(MailboxQuestion{user, "lists", 42}, [] { return [](Answer) {}; });
+  ASSERT_TRUE(now);
+  EXPECT_EQ(std::get<MailboxState>(*now).room, Room::never);
+  EXPECT_EQ(mailboxes_.asked, "");
 }
 
 // The delivery will report the full mailbox.

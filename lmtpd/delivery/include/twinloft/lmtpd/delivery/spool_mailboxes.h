@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "twinloft/base/clock.h"
@@ -23,6 +24,7 @@ class SpoolMailboxes final : public Mailboxes {
   bool has_limits(const User& user) const override;
   // A failed quota check is logged. A missing spool is not logged here, because each delivery logs it.
   MailboxState look(const User& user, const std::string& detail, std::uint64_t size) override;
+  std::optional<MailboxState> look_now(const User& user, std::uint64_t size) override;
 
  private:
   const DeliveryConfig& config_;

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,6 +77,7 @@ class MaildirAgent {
   bool has_limits(const User& user) const;
   MailboxState look(const SpoolHandle& handle, const User& user, const std::string& detail,
                     std::uint64_t bytes);
+  std::optional<MailboxState> look_now(const User& user, std::uint64_t bytes) const;
 
   // Whether this process can write mail of the user. Errors: Errc::denied with the setting to change.
   Status check_owner(const User& user) const;

@@ -28,6 +28,8 @@ class Mailboxes {
   // Checks whether a message of `size` bytes (0: unknown) to this user with this detail would be stored. May
   // block. Reserves no room: the delivery checks again.
   virtual MailboxState look(const User& user, const std::string& detail, std::uint64_t size) = 0;
+  // The state if it is known without blocking; called on the thread of the connections. nullopt: call look().
+  virtual std::optional<MailboxState> look_now(const User&, std::uint64_t) { return std::nullopt; }
 };
 
 }  // namespace twinloft::lmtpd

@@ -22,12 +22,16 @@ Result<OverQuota> parse_over_quota(std::string_view text);  // "reject", "defer"
 enum class QuotaDriver {
   none,
   maildir,  // maildirsize, with the limits of users
-  count,    // a QuotaService, with its own limits. Of the settings below, only `over` applies
+  count,    // a QuotaService, with its own limits. Of the settings below, only `over` and `lease` apply
 };
+
+inline constexpr std::uint64_t lease_bytes_default = 16u << 20;
 
 struct QuotaConfig {
   QuotaDriver driver = QuotaDriver::none;
   OverQuota over = OverQuota::reject;
+  std::uint64_t lease = lease_bytes_default;  // the most that is asked for at once (quota_leases.h); 0: a
+                                              // message
   // Percent of the limit in bytes. The last message may exceed the limit by this (Dovecot's quota_grace).
   std::uint32_t grace_percent = 10;
   // Directories of folders that do not count, such as ".Trash" (Dovecot's "Trash:ignore").
