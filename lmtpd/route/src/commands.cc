@@ -8,6 +8,7 @@
 
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/proto/xtext.h"
 #include "twinloft/mail/address.h"
 
 namespace twinloft::lmtpd {
@@ -47,18 +48,6 @@ std::string user_address(const Recipient& recipient, std::string_view delimiter)
 }
 
 }  // namespace
-
-std::string encode_xtext(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    bool plain = c > 32 && c < 127 && c != '+' && c != '=';
-    if (plain)
-      out += c;
-    else
-      out += fmt::format("+{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
-}
 
 bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
                    const mail::LmtpOffer& offer) {

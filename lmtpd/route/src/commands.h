@@ -26,7 +26,4 @@ std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::st
 std::string xclient_command(const Envelope& envelope, const mail::LmtpOffer& offer);
 std::string xforward_command(const Envelope& envelope, const mail::LmtpOffer& offer);
 
-// RFC 3461 section 4.
-std::string encode_xtext(std::string_view text);
-
 }  // namespace twinloft::lmtpd

@@ -73,5 +73,13 @@ TEST(Reply, Lines) {
   EXPECT_EQ(out, "250 only??one\r\n");
 }
 
+TEST(Reply, SeveralLinesHaveTheCodesInEach) {
+  Reply reply = make_reply_of_lines(550, "5.7.1", {"first", "sec\r\nond", "last"});
+  EXPECT_EQ(on_the_wire(reply), "550-5.7.1 first\r\n550-5.7.1 sec??ond\r\n550 5.7.1 last\r\n");
+  EXPECT_EQ(on_the_wire(make_reply_of_lines(550, "5.7.1", {""})), "550 5.7.1 \r\n");
+  auto many = make_reply_of_lines(550, "5.7.1", std::vector<std::string>(1000, "x"));
+  EXPECT_EQ(many.further.size() + 1, reply_lines_max);
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd
