@@ -33,7 +33,7 @@ std::string Conversation::open() {
 }
 
 // The filter is not asked what it has decided already.
-std::optional<Verdict> Conversation::verdict_without_asking(const Event& event) {
+std::optional<Verdict> Conversation::verdict_without_asking(const Event& event) const {
   char command = command_of(event);
   if (client_verdict_)
     return std::holds_alternative<Accept>(*client_verdict_) ? Verdict(Continue{}) : *client_verdict_;
@@ -41,6 +41,13 @@ std::optional<Verdict> Conversation::verdict_without_asking(const Event& event) 
     return std::holds_alternative<Accept>(*message_verdict_) ? Verdict(Continue{}) : *message_verdict_;
   if (skipped_.find(command) != std::string::npos || is_unwanted(agreement_, event)) return Continue{};
   return std::nullopt;
+}
+
+// MAIL begins a message, so nothing that was said of the last one counts.
+bool Conversation::would_answer(const Event& event) const {
+  if (command_of(event) == command::mail)
+    return !client_verdict_ && !is_unwanted(agreement_, event) && !is_silent(agreement_, event);
+  return !verdict_without_asking(event) && !is_silent(agreement_, event);
 }
 
 std::optional<Verdict> Conversation::say(const Event& event, const Macros& macros, std::string& out) {

@@ -42,6 +42,8 @@ Result<Verdict> FilterLink::say(const Event& event, const Macros& macros, std::c
     if (collected_.size() >= collected_max) TL_TRY(flush(in(time, most)));
     return *verdict;
   }
+  // Otherwise it would count as the answer to this event.
+  if (reader_.has_rest()) return fail(Errc::invalid, "the filter says something that nothing asked for");
   TL_TRY(flush(in(time, most)));
   Instant deadline = in(time, most);
   for (;;) {
@@ -62,7 +64,7 @@ Result<Verdict> FilterLink::end_message(const Macros& macros, Instant most, cons
 
 Status FilterLink::abort() {
   conversation_.abort(collected_);
-  return flush(in(spec_.command_timeout, no_bound));
+  return flush(clock_.now());
 }
 
 Result<bool> FilterLink::begin_another_client() {
@@ -74,7 +76,7 @@ Result<bool> FilterLink::begin_another_client() {
 void FilterLink::quit() {
   if (conversation_.is_broken() || conversation_.awaits_answer()) return;
   conversation_.quit(collected_);
-  (void)flush(in(spec_.command_timeout, no_bound));
+  (void)flush(clock_.now());
 }
 
 }  // namespace twinloft::lmtpd::milter

@@ -9,6 +9,8 @@ namespace {
 
 // An address with or without brackets, as smfi_addrcpt(3) and smfi_chgfrom(3) take it.
 Result<Path> parse_path(std::string_view text, PathOf whose) {
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; }))
+    return fail(Errc::invalid, "an address with a control character");
   std::string bracketed = text.starts_with('<') ? std::string(text) : fmt::format("<{}>", text);
   std::string_view rest = bracketed;
   auto path = take_path(rest, whose);
@@ -34,12 +36,14 @@ Status MessageEdit::take(Change&& change) {
   return std::visit([this](auto&& c) { return apply(std::move(c)); }, std::move(change));
 }
 
-Status MessageEdit::check_sizes() const {
+Status MessageEdit::check_sizes() {
   const std::uint64_t header = edited_.header.bytes();
+  is_too_large_ = header > limits_.header_bytes_max ||
+                  header + edited_.body_bytes > limits_.message_bytes_max;
   if (header > limits_.header_bytes_max)
     return fail(Errc::exhausted, "the filter makes the header longer than {} bytes",
                 limits_.header_bytes_max);
-  if (header + edited_.body_bytes > limits_.message_bytes_max)
+  if (is_too_large_)
     return fail(Errc::exhausted, "the filter makes the message longer than {} bytes",
                 limits_.message_bytes_max);
   return {};

@@ -37,6 +37,9 @@ class Conversation {
   // Connect begins a client anew: only directly behind open(), or behind quit_for_another_client().
   std::optional<Verdict> say(const Event& event, const Macros& macros, std::string& out);
 
+  // Whether say() would return nullopt for this event.
+  bool would_answer(const Event& event) const;
+
   // The next packet of the filter. Errors (Errc::invalid): the packet is malformed, or not allowed here: no
   // answer is awaited, a change before the end of the message or without the right to make it, a Skip in a
   // wrong place. After an error, the conversation is broken: only a new connection can follow.
@@ -67,7 +70,7 @@ class Conversation {
   Result<Heard> conclude(char command, Answer&& answer);
   Result<Heard> skip(char command);
   void take_verdict(char command, const Verdict& verdict);
-  std::optional<Verdict> verdict_without_asking(const Event& event);
+  std::optional<Verdict> verdict_without_asking(const Event& event) const;
 
   State state_;
   Agreement agreement_;

@@ -31,13 +31,18 @@ class FilterLink {
 
   // Says the event and returns the verdict. `most`: no wait ends later.
   Result<Verdict> say(const Event& event, const Macros& macros, Instant most);
+  // Whether say() blocks: the filter answers the event, or much is to be sent.
+  bool would_block(const Event& event) const {
+    return collected_.size() + event_bytes_max >= collected_max || conversation_.would_answer(event);
+  }
   // As say(EndOfBody{}), with the filter's changes.
   Result<Verdict> end_message(const Macros& macros, Instant most, const TakeChange& take);
 
-  // The filter forgets the message, if there is one.
+  // The filter forgets the message, if there is one. Does not block: a filter that reads nothing is left.
   Status abort();
   // Another client follows. False: this filter needs a new connection for it.
   Result<bool> begin_another_client();
+  // Likewise.
   void quit();
   void shut() { stream_->shut(); }
 
@@ -46,7 +51,8 @@ class FilterLink {
   const Agreement& agreement() const { return conversation_.agreement(); }
 
  private:
-  static constexpr std::size_t collected_max = 128 * 1024;  // bytes before they are sent
+  static constexpr std::size_t collected_max = 128 * 1024;   // bytes before they are sent
+  static constexpr std::size_t event_bytes_max = 32 * 1024;  // of a command, with its macros
   static constexpr std::size_t read_bytes = 16 * 1024;
 
   Instant in(std::chrono::milliseconds time, Instant most) const {

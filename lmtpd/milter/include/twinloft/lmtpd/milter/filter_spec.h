@@ -28,7 +28,7 @@ struct FilterSpec {
   std::chrono::milliseconds message_timeout = std::chrono::seconds(300);  // for the answer to a complete
                                                                           // message
   // A filter that reports progress gets its time anew, but never more than this for one message.
-  std::chrono::milliseconds message_most = std::chrono::seconds(540);
+  std::chrono::milliseconds message_most = std::chrono::seconds(300);
   DefaultAction on_failure = DefaultAction::tempfail;
 };
 

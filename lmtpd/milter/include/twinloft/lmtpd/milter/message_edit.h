@@ -50,6 +50,8 @@ class MessageEdit {
   // Errors: Errc::invalid (no address, or a recipient that is the null path), Errc::exhausted (a limit), and
   // those of the sink. After an error, the edit must be dropped.
   Status take(Change&& change);
+  // The last error was that of message_bytes_max or header_bytes_max.
+  bool is_too_large() const { return is_too_large_; }
 
   struct Edited {
     MessageHeader header;
@@ -74,10 +76,11 @@ class MessageEdit {
   Status apply(Quarantine&& c);
   template <class HeaderChange>
   Status change_header(const HeaderChange& change);
-  Status check_sizes() const;
+  Status check_sizes();
 
   Edited edited_;
   std::size_t changes_ = 0;  // without parts of a body
+  bool is_too_large_ = false;
   const bool leading_space_;
   const EditLimits limits_;
   MakeSink make_sink_;
