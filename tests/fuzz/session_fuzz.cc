@@ -1,6 +1,6 @@
-// The input of a client: commands, messages, chunks. The first byte sets the size of the pieces, and whether
-// TLS is required. Replies and deliveries are the same for every split, and every reply can be parsed. Each
-// accepted recipient was looked up. Clear-text input has no effect over TLS.
+// The input of a client: commands, messages, chunks. The first byte sets the size of the pieces, whether TLS
+// is required, and whether there are filters. Replies and deliveries are the same for every split, and every
+// reply can be parsed. Each accepted recipient was looked up. Clear-text input has no effect over TLS.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -33,7 +33,7 @@ struct Outcome {
 // An owner that answers at once.
 class Owner {
  public:
-  explicit Owner(TlsPolicy policy)
+  Owner(TlsPolicy policy, bool has_filters)
       : policy_(policy),
         config_{.hostname = "h",
                 .message_bytes_max = message_bytes_max,
@@ -43,7 +43,8 @@ class Owner {
                 .refused_max = refused_max,
                 .new_id = [this] { return std::to_string(++ids_); },
                 .recipients = {.has_limits = [](const User& u) { return u.name.starts_with("full"); },
-                               .takes_utf8 = [](const User& u) { return u.name != "old"; }}},
+                               .takes_utf8 = [](const User& u) { return u.name != "old"; }},
+                .has_filters = has_filters},
         session_(config_) {
     session_.start({std::string(own_address), true, policy});
     carry_out();
@@ -106,11 +107,21 @@ class Owner {
     TL_CHECK(std::exchange(receiving_, false));
     deliver(*what.envelope);
   }
+  void on(const ForgetTransaction&) { TL_CHECK(config_.has_filters); }
   void on(const BeginTls&) { TL_CHECK(session_.in_handshake()); }
   void on(const Close&) { TL_CHECK(session_.closed()); }
   static MailboxState find_out(const MailboxQuestion& question) {
     TL_CHECK(question.user.name.starts_with("full"));
     return {.room = Room::full};
+  }
+  FilterVerdict find_out(const FilterCommand& command) {
+    TL_CHECK(config_.has_filters);
+    std::string address;
+    if (const auto* mail = std::get_if<FilterMail>(&command)) address = mail->envelope->from;
+    if (const auto* rcpt = std::get_if<FilterRcpt>(&command)) address = rcpt->recipient;
+    if (address.starts_with("f")) return {make_reply_of_lines(550, "5.7.1", {"filtered", address})};
+    if (address.starts_with("x")) return {Reply{421, "4.7.0", "leave"}, true};
+    return {};
   }
   LookupResult find_out(const LookupRequest& request) {
     if (std::exchange(transaction_, session_.transaction()) != session_.transaction()) lookups_ = 0;
@@ -171,8 +182,8 @@ void check_replies(std::string_view sent) {
 }
 
 // A piece ends after each STARTTLS, because clear-text input in the same piece is discarded.
-Outcome run(std::string_view input, std::size_t piece_bytes, TlsPolicy policy) {
-  Owner owner(policy);
+Outcome run(std::string_view input, std::size_t piece_bytes, TlsPolicy policy, bool has_filters) {
+  Owner owner(policy, has_filters);
   while (!input.empty()) {
     std::size_t found = input.find(starttls);
     std::string_view part = input.substr(0,
@@ -191,9 +202,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   const TlsPolicy policy = data[0] & 0x80 ? TlsPolicy::required : TlsPolicy::offered;
-  const Outcome whole = run(input, std::max<std::size_t>(1, input.size()), policy);
+  const bool has_filters = data[0] & 0x40;
+  const Outcome whole = run(input, std::max<std::size_t>(1, input.size()), policy, has_filters);
   check_replies(whole.sent);
-  TL_CHECK(run(input, 1, policy) == whole);
-  TL_CHECK(run(input, 1 + data[0] % 0x80, policy) == whole);
+  TL_CHECK(run(input, 1, policy, has_filters) == whole);
+  TL_CHECK(run(input, 1 + data[0] % 0x40, policy, has_filters) == whole);
   return 0;
 }

@@ -216,7 +216,14 @@ void Session::on(const Mail& c) {
   envelope->smtputf8 = c.smtputf8;
   envelope->ret = c.ret;
   envelope->envelope_id = c.envelope_id;
-  transaction_ = Transaction{std::move(envelope), c.size.value_or(0)};
+  Transaction fresh{std::move(envelope), c.size.value_or(0)};
+  if (!config_.has_filters) return begin_transaction(std::move(fresh));
+  FilterMail question{fresh.envelope, filter_client(), fresh.announced_size};
+  ask<Beginning>(FilterCommand(std::move(question))).transaction = std::move(fresh);
+}
+
+void Session::begin_transaction(Transaction&& fresh) {
+  transaction_ = std::move(fresh);
   ++transactions_;
   mail_refused_ = false;
   reply(250, "2.1.0", "Ok");
@@ -298,7 +305,7 @@ void Session::go_on(Recipient&& pending, LookupResult&& found) {
   if (MailboxQuestion* question = std::get_if<MailboxQuestion>(&judged))
     ask<WithUser>(std::move(*question)).recipient = std::move(pending);
   else if (const Refuse* no = std::get_if<Refuse>(&judged))
-    refuse_recipient(pending, no->reply);
+    refuse_recipient(std::move(pending), no->reply);
   else
     accept(std::move(pending));
 }
@@ -307,19 +314,27 @@ void Session::go_on(WithUser&& pending, MailboxState&& mailbox) {
   Recipient& recipient = pending.recipient;
   Verdict verdict = judge_mailbox(recipient, mailbox, config_.recipients, refusal_by_way(recipient));
   if (const Refuse* no = std::get_if<Refuse>(&verdict))
-    refuse_recipient(recipient, no->reply);
+    refuse_recipient(std::move(recipient), no->reply);
   else
     accept(std::move(recipient));
 }
 
-void Session::refuse_recipient(const Recipient& pending, const Reply& reply) {
-  refuse(Refused::What::recipient, pending.text, reply);
+void Session::refuse_recipient(Recipient&& pending, const Reply& reply) {
+  if (!config_.has_filters) return refuse(Refused::What::recipient, pending.text, reply);
+  Judged& judged = ask<Judged>(FilterCommand(filter_rcpt(pending, true)));
+  judged.refusal = reply;
+  judged.recipient = std::move(pending);
 }
 
 void Session::accept(Recipient&& recipient) {
   if (!charge_for(recipient))
     return refuse(Refused::What::recipient, recipient.text,
                   make_reply(452, "4.3.1", "No memory for more recipients now, try again later"));
+  if (!config_.has_filters) return take_recipient(std::move(recipient));
+  ask<Judged>(FilterCommand(filter_rcpt(recipient, false))).recipient = std::move(recipient);
+}
+
+void Session::take_recipient(Recipient&& recipient) {
   refused_ = 0;
   transaction_->envelope->recipients.push_back(std::move(recipient));
   reply(250, "2.1.5", "Ok");
@@ -345,6 +360,13 @@ void Session::on(const Data&) {
   // pipelining client sends DATA before it knows.
   if (transaction_->envelope->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
   if (transaction_->message) return within_chunks();
+  if (config_.has_filters)
+    ask<AtData>(FilterCommand(FilterData{}));
+  else
+    begin_data();
+}
+
+void Session::begin_data() {
   state_ = InData{};
   begin_message();
   reply(354, "", "End data with <CR><LF>.<CR><LF>");
@@ -365,6 +387,13 @@ void Session::on(const Bdat& c) {
     refusal = mail_first();
   else if (transaction_->envelope->recipients.empty())
     refusal = make_reply(503, "5.5.1", "No valid recipients");
+  if (!refusal && !transaction_->message && config_.has_filters)
+    ask<AtChunk>(FilterCommand(FilterData{})).command = c;
+  else
+    begin_chunk(c, std::move(refusal));
+}
+
+void Session::begin_chunk(const Bdat& c, std::optional<Reply> refusal) {
   const bool refused = refusal.has_value();
   state_ = InChunk{c, std::move(refusal)};
   if (!refused && !transaction_->message) begin_message();
@@ -401,6 +430,7 @@ void Session::on(const Xclient& c) {
   if (c.address) said_.address = c.address->empty() ? std::nullopt : c.address;
   if (c.name) said_.client_name = *c.name;
   if (c.helo) said_.client_helo = *c.helo;
+  if (c.port) said_.client_port = *c.port;
   said_.lhlo.reset();
   said_.origin = {};
   greet();
@@ -411,6 +441,7 @@ void Session::on(const Xforward& c) {
   if (transaction_) return bad(make_reply(503, "5.5.1", "A transaction is open: XFORWARD comes before MAIL"));
   for (auto [from, to] : {std::pair(&c.name, &said_.origin.name),
                           {&c.address, &said_.origin.address},
+                          {&c.port, &said_.origin.port},
                           {&c.helo, &said_.origin.helo},
                           {&c.ident, &said_.origin.ident}})
     if (*from) *to = **from;

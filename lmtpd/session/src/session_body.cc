@@ -133,6 +133,7 @@ void Session::finish_transaction(std::vector<std::optional<Reply>> results) {
   transaction_->message.reset();  // the owner has taken it, or it was refused
   reset_transaction();
   state_ = AtCommand{};
+  if (std::exchange(closes_after_replies_, false)) return end_silently();
   if (leaving_ == Leaving::when_nothing_is_pending) leave();
   leave_if_drained();
 }
@@ -148,6 +149,7 @@ void Session::drop_message() {
 
 void Session::reset_transaction() {
   drop_message();
+  if (transaction_ && config_.has_filters) actions_.emplace_back(ForgetTransaction{});
   transaction_.reset();
   mail_refused_ = false;
   refused_recipients_ = 0;

@@ -21,6 +21,7 @@ std::string text_of(const Actions& actions) {
                               [](const Deliver& d) {
                                 return "Deliver " + std::to_string(d.envelope->recipients.size());
                               },
+                              [](ForgetTransaction) { return std::string("Forget"); },
                               [](BeginTls) { return std::string("Tls"); },
                               [](Close) { return std::string("Close"); }},
                       action) +

@@ -30,6 +30,10 @@ struct MailboxLook {
   QuestionId id = 0;
   MailboxQuestion question;
 };
+struct FilterAsk {
+  QuestionId id = 0;
+  FilterCommand command;
+};
 
 // The actions of a session without an owner.
 inline Actions take(Session& session) {
@@ -70,6 +74,12 @@ class Owner {
   std::vector<LookupRequest> all_lookups;
   std::deque<MailboxLook> mailboxes;  // the same for these
   std::vector<MailboxQuestion> all_mailboxes;
+  std::deque<FilterAsk> filter_asks;  // the same for these
+  std::vector<FilterCommand> all_filter_asks;
+  int forgotten = 0;  // transactions
+  std::function<FilterVerdict(const FilterCommand&)> filter = [](const FilterCommand&) {
+    return FilterVerdict{};
+  };
   std::vector<Message> messages;  // handed over for delivery
   std::string sent;
   std::vector<Refused> refused;
@@ -101,6 +111,11 @@ class Owner {
   void answer_mailbox() {
     ASSERT_FALSE(mailboxes.empty());
     answer_first_mailbox();
+    carry_out();
+  }
+  void answer_filter() {
+    ASSERT_FALSE(filter_asks.empty());
+    answer_first_filter();
     carry_out();
   }
   void finish(std::size_t recipient, const Reply& reply) {
@@ -168,12 +183,13 @@ class Owner {
                              to_deliver = whole.envelope;
                              messages.push_back({std::move(whole.envelope), std::exchange(body_, {})});
                            },
-                           [&](BeginTls) { ++handshakes; }, [&](Close) { EXPECT_TRUE(session_->closed()); }},
+                           [&](ForgetTransaction) { ++forgotten; }, [&](BeginTls) { ++handshakes; },
+                           [&](Close) { EXPECT_TRUE(session_->closed()); }},
                    action);
       }
       if (session_->holds_back())
         session_->replies_sent();
-      else if (!answering || (!to_deliver && lookups.empty() && mailboxes.empty()))
+      else if (!answering || (!to_deliver && lookups.empty() && mailboxes.empty() && filter_asks.empty()))
         return;
       else
         answer(to_deliver);
@@ -233,6 +249,15 @@ class Owner {
     all_mailboxes.push_back(question);
     mailboxes.push_back({id, std::move(question)});
   }
+  void keep(QuestionId id, FilterCommand& command) {
+    all_filter_asks.push_back(command);
+    filter_asks.push_back({id, std::move(command)});
+  }
+  void answer_first_filter() {
+    FilterAsk ask = std::move(filter_asks.front());
+    filter_asks.pop_front();
+    session_->answer(ask.id, filter(ask.command));
+  }
   void answer_first_mailbox() {
     MailboxLook look = std::move(mailboxes.front());
     mailboxes.pop_front();
@@ -250,6 +275,8 @@ class Owner {
       answer_first_lookup();
     else if (!mailboxes.empty())
       answer_first_mailbox();
+    else if (!filter_asks.empty())
+      answer_first_filter();
     for (std::size_t i = envelope ? envelope->recipients.size() : 0; i-- > 0;)
       session_->delivery_done(i, deliver(envelope->recipients[i]));
   }

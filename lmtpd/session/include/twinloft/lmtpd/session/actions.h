@@ -1,8 +1,8 @@
 // The actions of a session: a list that the owner carries out in order.
 //
 // One message is BeginBody, then any number of BodyBytes, then Deliver or AbortBody. After Ask or Deliver, no
-// action follows until the owner has answered. If the session ends meanwhile, AbortBody, SendBytes and Close
-// may follow.
+// action follows until the owner has answered. If the session ends meanwhile, AbortBody, ForgetTransaction,
+// SendBytes and Close may follow.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,9 @@ struct Deliver {
   std::shared_ptr<const Envelope> envelope;
 };
 
+// The transaction has ended without a delivery: its filters forget it.
+struct ForgetTransaction {};
+
 // The owner starts the TLS handshake when all earlier bytes are sent. If the handshake succeeds, the owner
 // calls Session::tls_started(). Otherwise it closes the connection.
 struct BeginTls {};
@@ -64,8 +67,8 @@ struct BeginTls {};
 // The owner closes the connection when all earlier bytes are sent.
 struct Close {};
 
-using Action = std::variant<SendBytes, Refused, BeginBody, BodyBytes, AbortBody, Ask, Deliver, BeginTls,
-                            Close>;
+using Action = std::variant<SendBytes, Refused, BeginBody, BodyBytes, AbortBody, Ask, Deliver,
+                            ForgetTransaction, BeginTls, Close>;
 using Actions = std::vector<Action>;
 
 // Combines several function objects into one, for std::visit.

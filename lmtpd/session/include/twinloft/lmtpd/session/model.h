@@ -31,7 +31,7 @@ struct Recipient : KnownRecipient {
 
 // The client of the MTA (XFORWARD), for log lines. Empty: not sent, or unknown.
 struct Origin {
-  std::string name, address, helo;
+  std::string name, address, port, helo;
   std::string ident;  // the message's name in the MTA's own log
 };
 

@@ -15,14 +15,16 @@
 #include "twinloft/lmtpd/policy/mailbox.h"
 #include "twinloft/lmtpd/policy/recipient.h"
 #include "twinloft/lmtpd/policy/user.h"
+#include "twinloft/lmtpd/session/filtering.h"
 
 namespace twinloft::lmtpd {
 
 // Numbers count from 1 in each session. No number is used twice.
 using QuestionId = std::uint64_t;
 
-// First: who the recipient is. Then, if the verdict is LookAtMailbox: the state of the mailbox.
-using Question = std::variant<LookupRequest, MailboxQuestion>;
-using Answer = std::variant<LookupResult, MailboxState>;
+// At RCPT, first: who the recipient is. Then, if the verdict is LookAtMailbox: the state of the mailbox. At
+// MAIL, RCPT and DATA, last: what the filters say.
+using Question = std::variant<LookupRequest, MailboxQuestion, FilterCommand>;
+using Answer = std::variant<LookupResult, MailboxState, FilterVerdict>;
 
 }  // namespace twinloft::lmtpd

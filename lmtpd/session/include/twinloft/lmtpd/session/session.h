@@ -4,6 +4,7 @@
 //   envelope ──DATA──▶ body ──"."──▶ delivering ──delivery_done() of all──▶ ready
 //   envelope ──BDAT──▶ chunk ──last byte──▶ envelope
 //   envelope ──BDAT LAST──▶ chunk ──last byte──▶ delivering
+//   MAIL, RCPT, DATA and the first BDAT ask the filters, if there are any: asking ──answer()──▶
 //   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
 // If TLS is required, only LHLO, NOOP, QUIT and STARTTLS are accepted in clear text (RFC 3207 section 4). The
@@ -30,6 +31,7 @@
 #include "twinloft/lmtpd/proto/data_decoder.h"
 #include "twinloft/lmtpd/proto/header_meter.h"
 #include "twinloft/lmtpd/session/actions.h"
+#include "twinloft/lmtpd/session/filtering.h"
 #include "twinloft/lmtpd/session/kept_input.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
@@ -50,6 +52,7 @@ struct SessionConfig {
   // For envelopes, which the budget must outlive. Null: no limit. If used up: 452 4.3.1 for a recipient.
   MemoryBudget* memory = nullptr;
   RecipientRules recipients = {};
+  bool has_filters = false;  // the session asks them
   // The refusal of this sender and recipient by the user's agent; null: never.
   std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
 };
@@ -75,6 +78,8 @@ class Session {
   // this reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
+  // While deliveries are pending: the connection ends behind their replies. A filter has asked for it.
+  void close_after_replies() { closes_after_replies_ = true; }
   // The handshake has succeeded. how: for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384".
   // Input that was sent in clear text is discarded (RFC 3207 section 4.2, CVE-2011-0411).
   void tls_started(std::string how);
@@ -106,6 +111,8 @@ class Session {
   bool waits_for_client() const { return !is<Asking>() && !is<Delivering>() && !is<Closed>(); }
   // A unique number of the present transaction. 0: none.
   std::uint64_t transaction() const { return transaction_ ? transactions_ : 0; }
+  // Of the present transaction: accepted so far.
+  std::size_t recipients() const { return transaction_ ? transaction_->envelope->recipients.size() : 0; }
   bool has_begun_any() const { return transactions_ > 0; }
   // Whether the kept input ends with QUIT. A client that closes its sending side after QUIT still waits for
   // the replies.
@@ -138,10 +145,10 @@ class Session {
   };
   // The client's name, and the attributes of the original client that it forwards.
   struct Introduction {
-    std::optional<std::string> lhlo = {};            // the client's name; nullopt: no LHLO yet
-    std::optional<std::string> address = {};         // from XCLIENT; nullopt: the connection's address counts
-    std::string client_name = {}, client_helo = {};  // from XCLIENT
-    Origin origin = {};                              // from XFORWARD, for the next message
+    std::optional<std::string> lhlo = {};     // the client's name; nullopt: no LHLO yet
+    std::optional<std::string> address = {};  // from XCLIENT; nullopt: the connection's address counts
+    std::string client_name = {}, client_helo = {}, client_port = {};  // from XCLIENT
+    Origin origin = {};                                                // from XFORWARD, for the next message
   };
 
   // The states. Each names the next input, or what the session waits for.
@@ -151,7 +158,20 @@ class Session {
   struct WithUser {
     Recipient recipient;
   };
-  using Subject = std::variant<Recipient, WithUser>;
+  // At MAIL: the transaction that begins if the filters accept it.
+  struct Beginning {
+    Transaction transaction;
+  };
+  // At RCPT, once the verdict is known. A refused recipient has its reply.
+  struct Judged {
+    Recipient recipient;
+    std::optional<Reply> refusal;
+  };
+  struct AtData {};
+  struct AtChunk {
+    Bdat command;
+  };
+  using Subject = std::variant<Recipient, WithUser, Beginning, Judged, AtData, AtChunk>;
   struct Asking {
     QuestionId id = 0;
     Subject subject = {};
@@ -245,14 +265,25 @@ class Session {
   About& ask(Kind&& question);
   void go_on(Recipient&& pending, LookupResult&& found);
   void go_on(WithUser&& pending, MailboxState&& mailbox);
+  void go_on(Beginning&& pending, FilterVerdict&& verdict);
+  void go_on(Judged&& pending, FilterVerdict&& verdict);
+  void go_on(AtData&& pending, FilterVerdict&& verdict);
+  void go_on(AtChunk&& pending, FilterVerdict&& verdict);
   // An answer whose kind does not match the question.
   template <class About, class Given>
   void go_on(const About&, const Given&) {
     throw std::logic_error("the owner's answer is of another kind than the question");
   }
   WayRefuses refusal_by_way(const Recipient& pending) const;
-  void refuse_recipient(const Recipient& pending, const Reply& reply);
+  FilterClient filter_client() const;
+  static FilterRcpt filter_rcpt(const Recipient& recipient, bool refused);
+  void begin_transaction(Transaction&& transaction);
+  void begin_data();
+  void begin_chunk(const Bdat& command, std::optional<Reply> refusal);
+  void refuse_recipient(Recipient&& pending, const Reply& reply);
   void accept(Recipient&& recipient);
+  void take_recipient(Recipient&& recipient);
+  bool close_if_asked(const FilterVerdict& verdict);
   bool charge_for(const Recipient& recipient);
   const std::string& client_address() const { return said_.address ? *said_.address : client_.address; }
 
@@ -271,6 +302,7 @@ class Session {
   std::uint32_t refused_recipients_ = 0;  // since the last MAIL
   std::optional<SkippedLine> skipped_line_;
   bool holds_back_ = false;
+  bool closes_after_replies_ = false;
   std::size_t replies_pending_ = 0;  // bytes in actions_
   std::size_t replies_unsent_ = 0;   // bytes taken by the owner
   KeptInput kept_;
