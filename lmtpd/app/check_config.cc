@@ -21,6 +21,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/check/checker.h"
 #include "twinloft/lmtpd/check/checks.h"
+#include "twinloft/lmtpd/filters/filters.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
 #include "twinloft/lmtpd/users/users.h"
@@ -94,6 +95,17 @@ void check_folders(const Config& config, Checker& check) {
         "files of other programs: use a directory in the home, such as maildir = \"~/Maildir\"");
 }
 
+// A filter may start after lmtpd, so this is no error.
+void check_filters(const Config& config, const Clock& clock, Checker& check) {
+  for (const FilterSettings& filter : config.filters.order)
+    if (Status works = try_filter(filter.spec, filter.target, clock); !works)
+      check.warning(
+          fmt::format("filter.{}.address: {}: {}; now each message would get the filter's default "
+                      "action \"{}\"",
+                      filter.spec.name, filter.target.text, works.error().message,
+                      milter::to_string(filter.spec.on_failure)));
+}
+
 constexpr std::initializer_list<const char*> sections_of_users = {"users", "spool",    "delivery",
                                                                   "agent", "next_hop", "quota"};
 
@@ -116,6 +128,7 @@ void check_as_user(const Config& config, const UserSettings& users, const Identi
   if (good({"users", "maildir"})) check_folders(config, check);
   if (config.delivery.maildir.quota.driver == QuotaDriver::count && good({"quota"}))
     check_quota_status(config.quota_status, clock, check);
+  if (good({"filter", "filters"})) check_filters(config, clock, check);
   for (std::string& problem : try_directories(config)) check.problem(std::move(problem));
 }
 
@@ -171,6 +184,9 @@ std::string summary(const Config& config) {
     out += config.users.defaults.next_hop.empty()
                ? "\n  for users whose row names it"
                : "\n  " + config.users.defaults.next_hop + " if a user's row names none";
+  for (const FilterSettings& filter : config.filters.order)
+    out += fmt::format("\nfilter: {} at {}, \"{}\" if it fails", filter.spec.name, filter.target.text,
+                       milter::to_string(filter.spec.on_failure));
   if (!config.delivers_here()) return out + "\n";
   out += "\nspool: " + config.delivery.spool.root;
   out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text()
@@ -235,9 +251,11 @@ Result<RouterConfig> load_routes(const Config& config) {
   return out;
 }
 
-// A connection has a socket, and a file while a large message arrives. A delivery opens up to six files.
+// A connection has a socket, one for each filter, and a file while a large message arrives. A delivery opens
+// up to six files.
 std::optional<std::string> compare_open_files(const Config& config) {
-  constexpr std::uint64_t per_connection = 2, per_delivery = 6, own = 128;
+  constexpr std::uint64_t per_delivery = 6, own = 128;
+  const std::uint64_t per_connection = 2 + config.filters.order.size();
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return std::nullopt;
   std::uint64_t wanted = own + per_connection * config.limits.connections_max +

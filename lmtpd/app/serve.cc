@@ -18,6 +18,7 @@
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/delivery/spool_watch.h"
+#include "twinloft/lmtpd/filters/filters.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "twinloft/lmtpd/process/confine.h"
 #include "twinloft/lmtpd/process/privileges.h"
@@ -78,15 +79,21 @@ struct Parts {
   std::unique_ptr<DeliveryService> delivery;  // null: no spool
   std::unique_ptr<SpoolWatch> watch;          // null: no spool
   std::unique_ptr<Router> router;             // null: no next hops
+  std::unique_ptr<Filters> filters;           // null: none
   std::unique_ptr<Server> server;
   std::atomic<bool> aborted{false};  // the end of helpers is expected and not logged
 };
 
-// The targets are the next hops in their order, then Dovecot's quota-status.
+// The targets are the next hops in their order, Dovecot's quota-status, and the filters in their order.
+std::size_t first_filter_target(const Config& config) {
+  return config.next_hops.size() + (config.asks_dovecot() ? 1 : 0);
+}
+
 Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
   std::vector<ConnectTarget> targets;
   for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
   if (config.asks_dovecot()) targets.push_back(config.quota_status.target);
+  for (const FilterSettings& filter : config.filters.order) targets.push_back(filter.target);
   if (targets.empty()) return {};
   TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] {
                   return become_helper(identity, config.user, "makes connections");
@@ -122,6 +129,21 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
   if (config.next_hops.empty()) return parts.delivery.get();
   parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
   return parts.router.get();
+}
+
+void open_filters(const Config& config, Parts& parts) {
+  if (config.filters.order.empty()) return;
+  FiltersConfig filters;
+  for (const FilterSettings& filter : config.filters.order) {
+    filters.order.push_back(filter.spec);
+    filters.order.back().target = first_filter_target(config) + filters.order.size() - 1;
+  }
+  filters.quarantine = config.filters.quarantine;
+  filters.hostname = config.hostname;
+  filters.message_bytes_max = config.limits.message_bytes_max;
+  filters.header_bytes_max = config.limits.header_bytes_max;
+  filters.recipients_max = config.limits.recipients_max;
+  parts.filters = make_filters(std::move(filters), *parts.connector, parts.clock);
 }
 
 // The spawner, the user process and the connector are forked before any thread exists. Nothing is read from
@@ -162,11 +184,15 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
       return watch.refusal(user, false);
     };
   server.tls = std::move(tls);
+  open_filters(config, parts);
+  server.filters = parts.filters.get();
+  server.filter_threads = config.filters.threads;
   server.mailboxes = parts.delivery ? &parts.delivery->mailboxes() : nullptr;
   server.on_abort = [&parts] {
     parts.aborted = true;
     if (parts.spawner) parts.spawner->give_up();
     if (parts.router) parts.router->give_up();
+    if (parts.filters) parts.filters->give_up();
   };
   TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users,
                                              *deliverer, parts.clock, parts.random));

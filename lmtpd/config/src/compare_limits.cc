@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -27,6 +28,7 @@ class Comparison {
     input_of_agents();
     for (const AgentSpec& agent : config_.agents) with_agent(agent);
     for (const NextHopSettings& hop : config_.next_hops) with_next_hop(hop.spec);
+    filters();
     return std::move(found_);
   }
 
@@ -94,6 +96,33 @@ class Comparison {
       say("next_hop.{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min "
           "for the reply: it would deliver messages twice",
           hop.name, whole(longest));
+  }
+
+  // Filters are asked one after the other. At MAIL, a filter has a connection, the negotiation and three
+  // events; at RCPT one event. Behind the message, all time that is left to it.
+  void filters() {
+    milliseconds at_mail{0}, at_rcpt{0}, at_end = l_.queue_time;
+    for (const FilterSettings& filter : config_.filters.order) {
+      const milter::FilterSpec& spec = filter.spec;
+      at_mail += filter.target.timeout + std::min(4 * spec.command_timeout, spec.message_most);
+      at_rcpt += std::min(spec.command_timeout, spec.message_most);
+      at_end += spec.message_most;
+      if (spec.message_timeout > spec.message_most)
+        say("filter.{0}.message_timeout ({1}) is above filter.{0}.message_limit ({2}), and is never reached",
+            spec.name, whole(spec.message_timeout), whole(spec.message_most));
+    }
+    if (config_.filters.order.empty()) return;
+    if (at_mail >= mta_waits_for_recipient)
+      say("filter.NAME.command_timeout: all filters together may take {} at MAIL, and an MTA waits 5min",
+          whole(at_mail));
+    if (at_rcpt >= mta_waits_for_recipient)
+      say("filter.NAME.command_timeout: all filters together may take {} at RCPT, and an MTA waits 5min",
+          whole(at_rcpt));
+    if (at_end >= mta_waits)
+      say("filter.NAME.message_limit: with limits.queue_time, filters and delivery may take {}, and an MTA "
+          "waits "
+          "10min for the reply: it would deliver messages twice",
+          whole(at_end));
   }
 
   static std::string whole(milliseconds time) {

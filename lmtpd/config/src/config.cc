@@ -10,6 +10,7 @@
 #include "find_ignored.h"
 #include "read_address.h"
 #include "read_agent.h"
+#include "read_filters.h"
 #include "read_next_hop.h"
 #include "read_spool_milter.h"
 #include "read_users.h"
@@ -382,7 +383,7 @@ void check_next_hop_name(const TomlTable& top, const Config& config) {
 
 void read_top(const TomlTable& top, Config& config) {
   top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool",
-             "delivery", "maildir", "quota", "agent", "next_hop", "spool_milter"});
+             "delivery", "maildir", "quota", "agent", "next_hop", "filter", "filters", "spool_milter"});
   top.text("hostname", config.hostname);
   if (auto normal = normal_domain(config.hostname)) config.hostname = std::move(*normal);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
@@ -425,6 +426,7 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   read_limits(top, config);
   read_users(top, config.users);
   read_next_hops(top, config);
+  read_filters(top, config);
   read_spool(top, !config.next_hops.empty(), config.delivery.spool, config.spool_watch);
   read_delivery(top, config);
   read_quota(top, config);

@@ -15,6 +15,7 @@
 #include "twinloft/base/bytes.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/session/filtering.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 
@@ -29,10 +30,10 @@ struct BodyLimits {
   MemoryBudget* disk = nullptr;  // of all files; null: no limit
 };
 
-class BodyStore {
+class BodyStore final : public StoredBody {
  public:
   BodyStore(const BodyLimits& limits, MemoryBudget& budget) : limits_(limits), budget_(budget) {}
-  ~BodyStore() { give_back(); }
+  ~BodyStore() override { give_back(); }
   BodyStore(const BodyStore&) = delete;
   BodyStore& operator=(const BodyStore&) = delete;
 
@@ -40,8 +41,8 @@ class BodyStore {
   bool append_to_memory(std::span<const ByteSpan> pieces);
   // Errors: Errc::exhausted (the budget of files is used up), Errc::io (the file cannot be made or written).
   // After an error the body is lost, and its part of the budgets is given back.
-  Status append(std::string_view bytes);
-  const MessageBody& body() const { return body_; }
+  Status append(std::string_view bytes) override;
+  const MessageBody& body() const override { return body_; }
 
  private:
   bool take_memory(std::uint64_t bytes);

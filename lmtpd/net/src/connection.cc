@@ -122,6 +122,7 @@ void Connection::drain(Duration silent, bool hurried, bool now) {
 
 void Connection::abort() {
   safely([this] {
+    if (with_filters_) give_up_filters({451, "4.3.2", "Not delivered: the server is being stopped"});
     if (auto deliveries = message_.deliveries())
       return deliveries->abort({451, "4.3.2", "Not delivered: the server is being stopped"},
                                "the server is being stopped");
@@ -148,6 +149,7 @@ void Connection::fail_with(const char* what) noexcept {
   }
   try {
     if (phase_ == Phase::open && !session_.in_handshake()) {
+      drop_filters();
       give_up_deliveries();
       message_.forget();
       asked_.reset();
@@ -208,6 +210,7 @@ void Connection::linger() {
 void Connection::close() {
   if (phase_ != Phase::closed) {
     phase_ = Phase::closed;
+    drop_filters();
     give_up_deliveries();
     message_.forget();
     asked_.reset();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "command_reader.h"
+#include "filtered_delivery.h"
 #include "hub.h"
 #include "incoming_message.h"
 #include "memory_patience.h"
@@ -74,14 +75,31 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   bool on(const AbortBody& abort);
   bool on(Ask& ask);
   bool on(Deliver& deliver);
+  bool on(const ForgetTransaction&);
   bool on(const BeginTls&) { return false; }  // done by all_sent()
   bool on(const Close& close);
   void answered(QuestionId id, Answer answer);
   void write(std::shared_ptr<BodyUpload> upload, BodyWrite write) override;
-  std::shared_ptr<Transaction> deliver(BodyUpload::Whole whole) override;
+  void take(BodyUpload::Whole whole) override;
   void lost(const Error& error) override;
+  void begin_filters(BodyUpload::Whole whole);
+  struct Filtered {
+    FilteredMessage message;
+    std::vector<Recipient> added;
+  };
+  static Filtered look_up_added(Hub& hub, FilteredMessage&& message);
+  void filtered(Filtered&& result);
+  void filtered(FilteredMessage::Refused&& refused, std::vector<Recipient>&& added);
+  void filtered(FilteredMessage::Discarded&& discarded, std::vector<Recipient>&& added);
+  void filtered(FilteredMessage::Passed&& passed, std::vector<Recipient>&& added);
+  void begin_stage(std::optional<FilteredDelivery::Stage>&& stage);
+  void give_up_filters(const Reply& reply);
+  void drop_filters();
+  void begin_deliveries(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body);
   void delivered(const std::vector<Reply>& replies);
+  void end_message(const std::vector<Reply>& replies);
   bool client_has_left() const;
+  Reply reply_of_given_up() const;
   void give_up(Transaction& transaction) const;
   void give_up_deliveries();
 
@@ -126,6 +144,8 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   CommandReader reader_;
   ReplyWriter writer_;
   IncomingMessage message_{*this};
+  std::optional<FilteredDelivery> stages_;        // of a message that has passed the filters
+  std::shared_ptr<const Envelope> with_filters_;  // of the message that they hear now; null: none
   Questions questions_;
   std::optional<QuestionId> asked_;        // the session waits for the answer
   std::size_t tasks_ = 0;                  // of this connection on worker threads, including abandoned tasks

@@ -125,17 +125,23 @@ void Connection::lost(const Error& error) {
   session_.body_failed(reply_of_unkept(error));
 }
 
-std::shared_ptr<Transaction> Connection::deliver(BodyUpload::Whole whole) {
+void Connection::take(BodyUpload::Whole whole) {
+  if (hub_.config.filters)
+    begin_filters(std::move(whole));
+  else
+    begin_deliveries(std::move(whole.envelope), std::move(whole.store));
+}
+
+void Connection::begin_deliveries(std::shared_ptr<const Envelope> envelope,
+                                  std::shared_ptr<StoredBody> body) {
   auto transaction = std::make_shared<Transaction>(
-      hub_, std::move(whole.envelope), std::move(whole.store),
+      hub_, std::move(envelope), std::move(body),
       [self = shared_from_this()](std::vector<Reply> replies) mutable {
         finish_task(std::move(self), [replies = std::move(replies)](Connection& c) { c.delivered(replies); });
       });
   ++tasks_;
-  if (stopping_ || client_has_left()) {
-    give_up(*transaction);
-    return transaction;
-  }
+  message_.delivering(transaction);
+  if (stopping_ || client_has_left()) return give_up(*transaction);
   transaction->start();
   queue_timer_.expires_after(hub_.config.queue_time);
   queue_timer_.async_wait([transaction](const boost::system::error_code& cancelled) {
@@ -143,7 +149,6 @@ std::shared_ptr<Transaction> Connection::deliver(BodyUpload::Whole whole) {
       transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
                                    "they waited longer than limits.queue_time", Transaction::Begun::goes_on);
   });
-  return transaction;
 }
 
 // A half-closed connection looks the same, and a 451 is safe there. Exim closes its side after a pipelined
@@ -154,22 +159,34 @@ bool Connection::client_has_left() const {
 
 // If the client has disconnected, its MTA sends the message again. Deliveries that begin now would become
 // duplicates.
+Reply Connection::reply_of_given_up() const {
+  return stopping_ ? Reply{451, "4.3.2", "The server is being stopped"}
+                   : Reply{451, "4.3.0", "Not delivered: the client has disconnected"};
+}
+
 void Connection::give_up(Transaction& transaction) const {
-  if (stopping_)
-    transaction.give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped",
-                                Transaction::Begun::cut_short);
-  else
-    transaction.give_up_waiting({451, "4.3.0", "Not delivered: the client has disconnected"},
-                                "the client has disconnected", Transaction::Begun::cut_short);
+  transaction.give_up_waiting(reply_of_given_up(),
+                              stopping_ ? "the server is being stopped" : "the client has disconnected",
+                              Transaction::Begun::cut_short);
 }
 
 void Connection::give_up_deliveries() {
-  if (auto deliveries = message_.deliveries()) give_up(*deliveries);
+  if (auto deliveries = message_.deliveries())
+    give_up(*deliveries);
+  else if (with_filters_)
+    give_up_filters(reply_of_given_up());
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {
-  message_.delivered();
   queue_timer_.cancel();
+  if (!message_.deliveries()) return;  // this connection has ended
+  if (!stages_) return end_message(replies);
+  auto next = stages_->take(replies);
+  begin_stage(std::move(next));
+}
+
+void Connection::end_message(const std::vector<Reply>& replies) {
+  message_.ended();
   patience_.note_progress(hub_.clock.now());
   for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
   while (perform_once()) {

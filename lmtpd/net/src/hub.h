@@ -44,12 +44,14 @@ struct Hub {
         rooms(config.rooms_max),
         lookups(config.lookups_max),
         deliveries(config.deliveries_max, config.deliveries_per_transaction_max),
+        filters(config.filters ? config.filter_threads : 1),
         bodies(body_threads) {}
 
   static ServerConfig with_budget(ServerConfig c) {
     if (!c.memory) c.memory = std::make_shared<MemoryBudget>(c.body_memory_total);
     if (!c.disk) c.disk = std::make_shared<MemoryBudget>(c.body_disk_total);
     c.session.memory = c.memory.get();
+    c.session.has_filters = c.filters != nullptr;
     if (Mailboxes* m = c.mailboxes)
       c.session.recipients.has_limits = [m](const User& user) { return m->has_limits(user); };
     return c;
@@ -84,6 +86,7 @@ struct Hub {
   WorkerPool rooms;  // looks at mailboxes. The pools are last: their threads use the other members
   WorkerPool lookups;
   Deliveries deliveries;
+  WorkerPool filters;
   WorkerPool bodies;  // writes large messages to files; separate, so that a suspended spool does not block it
 };
 

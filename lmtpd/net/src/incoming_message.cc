@@ -33,7 +33,7 @@ void IncomingMessage::complete(std::shared_ptr<const Envelope> envelope) {
   BodyUpload& upload = *receiving().upload;
   if (upload.is_lost()) return;
   upload.complete(std::move(envelope));
-  deliver_if_whole(upload);
+  hand_over_if_whole(upload);
 }
 
 void IncomingMessage::written(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store,
@@ -43,11 +43,20 @@ void IncomingMessage::written(const std::shared_ptr<BodyUpload>& upload, std::sh
   BodyUpload::Next next = upload->written(std::move(store), kept);
   if (!next) return owner_.lost(next.error());
   if (*next) return owner_.write(upload, std::move(**next));
-  deliver_if_whole(*upload);
+  hand_over_if_whole(*upload);
 }
 
-void IncomingMessage::deliver_if_whole(BodyUpload& upload) {
-  if (auto whole = upload.take_whole()) state_ = Delivering{owner_.deliver(std::move(*whole))};
+void IncomingMessage::hand_over_if_whole(BodyUpload& upload) {
+  auto whole = upload.take_whole();
+  if (!whole) return;
+  state_ = Whole{};
+  owner_.take(std::move(*whole));
+}
+
+void IncomingMessage::delivering(std::shared_ptr<Transaction> deliveries) {
+  if (!std::holds_alternative<Whole>(state_) && !std::holds_alternative<Delivering>(state_))
+    throw std::logic_error("deliveries of a message that is not complete");
+  state_ = Delivering{std::move(deliveries)};
 }
 
 bool IncomingMessage::is_storing() const {

@@ -57,8 +57,8 @@ std::optional<Answer> Questions::known_now(const MailboxQuestion& question) {
   return state ? std::optional<Answer>(std::move(*state)) : std::nullopt;
 }
 
-void Questions::find_out(Hub& hub, LookupRequest request, Answered answered) {
-  hub.lookups.post([&hub, request = std::move(request), answered = std::move(answered)] {
+void Questions::find_out(LookupRequest request, Answered answered) {
+  hub_.lookups.post([&hub = hub_, request = std::move(request), answered = std::move(answered)] {
     LookupResult found = looked_up([&] { return hub.users.lookup(request); });
     MemoryPatience patient;
     if (!found) tell_failed_lookup(hub, request, found.error());
@@ -66,10 +66,91 @@ void Questions::find_out(Hub& hub, LookupRequest request, Answered answered) {
   });
 }
 
-void Questions::find_out(Hub& hub, MailboxQuestion question, Answered answered) {
-  hub.rooms.post([&hub, question = std::move(question), answered = std::move(answered)] {
+void Questions::find_out(MailboxQuestion question, Answered answered) {
+  hub_.rooms.post([&hub = hub_, question = std::move(question), answered = std::move(answered)] {
     answered(state_of(*hub.config.mailboxes, question));
   });
+}
+
+// ---- filters
+
+namespace {
+
+Reply filters_failed() {
+  return {451, "4.3.0", "The filters failed, try again later"};
+}
+Reply filters_busy() {
+  return {451, "4.3.2", "The filters take too long now, try again later"};
+}
+
+template <class Ask, class Otherwise>
+auto answer_of_filters(Ask& ask, Otherwise& otherwise) -> decltype(ask()) {
+  try {
+    return ask();
+  } catch (const std::exception& e) {
+    MemoryPatience patient;
+    log_error("filters failed unexpectedly: {}", e.what());
+  } catch (...) {
+    log_error("filters failed unexpectedly");
+  }
+  MemoryPatience patient;
+  return otherwise(filters_failed());
+}
+
+// Runs `ask` on a thread for filters, and passes its result to `tell`. `otherwise` makes the result if all of
+// the threads have been busy for too long, or an exception comes.
+template <class Ask, class Otherwise, class Tell>
+void ask_filters(Hub& hub, Ask ask, Otherwise otherwise, Tell tell) {
+  hub.filters.post([&hub, posted = hub.clock.now(), ask = std::move(ask), otherwise = std::move(otherwise),
+                    tell = std::move(tell)]() mutable {
+    const bool late = hub.clock.now() - posted > hub.config.queue_time;
+    if (!late) return tell(answer_of_filters(ask, otherwise));
+    MemoryPatience patient;
+    hub.messages_put_off.put(LogLevel::error, hub.clock.now(),
+                             "a message is deferred: all threads for filters are busy (filters.threads)");
+    tell(otherwise(filters_busy()));
+  });
+}
+
+}  // namespace
+
+const std::shared_ptr<FilterSession>& Questions::filters() {
+  if (!filters_)
+    filters_ = hub_.config.filters->open(
+        [&hub = hub_] { return std::make_shared<BodyStore>(hub.body_limits, hub.budget); });
+  return filters_;
+}
+
+std::optional<Answer> Questions::known_now(const FilterCommand& command) {
+  std::optional<FilterVerdict> verdict = filters()->answer_now(command);
+  if (!verdict) return std::nullopt;
+  return Answer(std::move(*verdict));
+}
+
+void Questions::find_out(FilterCommand command, Answered answered) {
+  ask_filters(
+      hub_, [filters = filters(), command = std::move(command)] { return filters->answer(command); },
+      [](Reply reply) { return FilterVerdict{std::move(reply)}; }, std::move(answered));
+}
+
+void Questions::filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body,
+                       Filtered filtered) {
+  ask_filters(
+      hub_,
+      [filters = filters(), envelope = std::move(envelope), body = std::move(body)] {
+        return filters->finish(envelope, body);
+      },
+      [](Reply reply) { return FilteredMessage{FilteredMessage::Refused{std::move(reply)}}; },
+      std::move(filtered));
+}
+
+void Questions::leave_filters() {
+  if (filters_) filters_->give_up();
+  filters_.reset();
+}
+
+void Questions::forget_transaction() {
+  if (filters_) filters_->forget();
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,12 +1,12 @@
-// Answers the questions of sessions: who a recipient is (UserDb), and whether a mailbox has room for the
-// message (Mailboxes).
+// Answers the questions of a session: who a recipient is (UserDb), whether a mailbox has room for the message
+// (Mailboxes), and what the filters say (FilterSession).
 //
 // An answer from memory comes at once, on the asking thread. All other work may block, and runs on worker
-// threads. Look-ups and mailboxes have separate threads, so that a hanging database does not delay mailboxes,
-// and the reverse.
+// threads. Look-ups, mailboxes and filters have separate threads, so that a hanging database does not delay
+// mailboxes, and the reverse.
 //
-// An exception of the user database counts as a failed look-up. An exception of Mailboxes refuses nothing,
-// because the delivery checks again.
+// An exception of the user database counts as a failed look-up, and one of a filter as 451. An exception of
+// Mailboxes refuses nothing, because the delivery checks again.
 #pragma once
 
 #include <functional>
@@ -21,26 +21,38 @@ namespace twinloft::lmtpd {
 // Called once, on a worker thread. Must not throw.
 using Answered = std::function<void(Answer)>;
 
-// Thread-safe. The hub must outlive it.
+// Of one connection, and of its thread. The hub must outlive it.
 class Questions {
  public:
   explicit Questions(Hub& hub) : hub_(hub) {}
+
+  // The filters hear the complete message on a worker thread, which then calls `filtered`.
+  using Filtered = std::function<void(FilteredMessage)>;
+  void filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body, Filtered filtered);
+  // The filters forget the transaction. Not while they are asked.
+  void forget_transaction();
+  // The filters may be at work on another thread: it ends early, and later questions go to new connections.
+  void leave_filters();
 
   // The answer, if it is in memory. nullopt: the function from `make_answered` gets the answer later.
   template <class MakeAnswered>
   std::optional<Answer> ask(Question question, MakeAnswered make_answered) {
     std::optional<Answer> known = std::visit([this](const auto& q) { return known_now(q); }, question);
-    if (!known) std::visit([&](auto& q) { find_out(hub_, std::move(q), make_answered()); }, question);
+    if (!known) std::visit([&](auto& q) { find_out(std::move(q), make_answered()); }, question);
     return known;
   }
 
  private:
   std::optional<Answer> known_now(const LookupRequest& request);
   std::optional<Answer> known_now(const MailboxQuestion& question);
-  static void find_out(Hub& hub, LookupRequest request, Answered answered);
-  static void find_out(Hub& hub, MailboxQuestion question, Answered answered);
+  std::optional<Answer> known_now(const FilterCommand& command);
+  void find_out(LookupRequest request, Answered answered);
+  void find_out(MailboxQuestion question, Answered answered);
+  void find_out(FilterCommand command, Answered answered);
+  const std::shared_ptr<FilterSession>& filters();
 
   Hub& hub_;
+  std::shared_ptr<FilterSession> filters_;  // null: not asked yet
 };
 
 }  // namespace twinloft::lmtpd

@@ -132,6 +132,7 @@ struct Server::Impl {
     hub.lookups.finish();
     hub.rooms.finish();
     hub.deliveries.finish();
+    hub.filters.finish();
     hub.bodies.finish();
   }
 

@@ -14,7 +14,7 @@
 
 namespace twinloft::lmtpd {
 
-Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<BodyStore> body,
+Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body,
                          DeliveriesDone done)
     : hub_(hub),
       envelope_(std::move(envelope)),
@@ -81,7 +81,7 @@ void Transaction::run(const Lane& lane, const std::vector<std::size_t>& members)
 }
 
 void Transaction::deliver_to(const Lane& lane, std::span<const std::size_t> some, std::vector<Moved>& moved) {
-  std::shared_ptr<BodyStore> body = begin(lane, some);
+  std::shared_ptr<StoredBody> body = begin(lane, some);
   if (!body) return;
   std::vector<DeliveryOutcome> outcomes = deliver(lane, some, body->body());
   body.reset();
@@ -116,7 +116,7 @@ void Transaction::go_on(const std::vector<Moved>& moved) {
 }
 
 // Marks the deliveries as begun, and returns the message. null: the deliveries were given up.
-std::shared_ptr<BodyStore> Transaction::begin(const Lane& lane, std::span<const std::size_t> some) {
+std::shared_ptr<StoredBody> Transaction::begin(const Lane& lane, std::span<const std::size_t> some) {
   std::lock_guard lock(mutex_);
   if (given_up_) return nullptr;
   for (std::size_t recipient : some) begun_[lane.place_of(recipient)] = true;

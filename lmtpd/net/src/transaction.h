@@ -32,7 +32,7 @@ using DeliveriesDone = std::function<void(std::vector<Reply>)>;
 class Transaction : public std::enable_shared_from_this<Transaction> {
  public:
   // The envelope has at least one recipient.
-  Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<BodyStore> body,
+  Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body,
               DeliveriesDone done);
 
   // Delivers to every recipient, then calls `done`.
@@ -69,7 +69,7 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   void run(const Lane& lane, const std::vector<std::size_t>& members);
   void deliver_to(const Lane& lane, std::span<const std::size_t> some, std::vector<Moved>& moved);
   void go_on(const std::vector<Moved>& moved);
-  std::shared_ptr<BodyStore> begin(const Lane& lane, std::span<const std::size_t> some);
+  std::shared_ptr<StoredBody> begin(const Lane& lane, std::span<const std::size_t> some);
   Reply as_told(const Recipient& recipient, Reply reply) const;
   void finish(const Lane& lane, std::span<const std::size_t> some, std::vector<DeliveryOutcome> outcomes,
               std::vector<Moved>& moved);
@@ -81,8 +81,8 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   Hub& hub_;  // must outlive this object
   const std::shared_ptr<const Envelope> envelope_;
   DeliveriesDone done_;
-  std::mutex mutex_;                 // for the members below
-  std::shared_ptr<BodyStore> body_;  // null once reported; deliveries in flight hold references of their own
+  std::mutex mutex_;                  // for the members below
+  std::shared_ptr<StoredBody> body_;  // null once reported; deliveries in flight hold references of their own
   std::vector<std::optional<Reply>> replies_;
   std::vector<bool> begun_;                   // by recipient
   std::vector<std::shared_ptr<Lane>> lanes_;  // in the order of their first recipients; for start()

@@ -20,10 +20,12 @@ class IncomingMessageTest : public testing::Test, public IncomingMessage::Owner 
   void write(std::shared_ptr<BodyUpload> upload, BodyWrite write) override {
     writes_.emplace_back(std::move(upload), std::move(write));
   }
-  std::shared_ptr<Transaction> deliver(BodyUpload::Whole whole) override {
+  void take(BodyUpload::Whole whole) override {
     whole_ = whole;
-    return std::make_shared<Transaction>(hub_, std::move(whole.envelope), std::move(whole.store),
-                                         [](const std::vector<Reply>&) {});
+    EXPECT_TRUE(message_.is_whole());
+    if (delivers_)
+      message_.delivering(std::make_shared<Transaction>(
+          hub_, std::move(whole.envelope), std::move(whole.store), [](const std::vector<Reply>&) {}));
   }
   void lost(const Error& error) override { losses_.push_back(error.message); }
 
@@ -50,6 +52,7 @@ class IncomingMessageTest : public testing::Test, public IncomingMessage::Owner 
   std::deque<std::pair<std::shared_ptr<BodyUpload>, BodyWrite>> writes_;
   std::vector<std::string> losses_;
   std::optional<BodyUpload::Whole> whole_;
+  bool delivers_ = true;  // at once
   IncomingMessage message_{*this};
 };
 
@@ -63,7 +66,7 @@ TEST_F(IncomingMessageTest, ASmallOneIsDeliveredAtOnce) {
   EXPECT_EQ(whole_->envelope, envelope_);
   EXPECT_EQ(whole_->store->body().memory, "abcd");
   EXPECT_NE(message_.deliveries(), nullptr);
-  message_.delivered();
+  message_.ended();
   EXPECT_EQ(message_.deliveries(), nullptr);
   message_.begin(store());
 }

@@ -17,6 +17,7 @@
 #include "twinloft/lmtpd/agents/spawner.h"
 #include "twinloft/lmtpd/delivery/config.h"
 #include "twinloft/lmtpd/delivery/spool_watch.h"
+#include "twinloft/lmtpd/milter/filter_spec.h"
 #include "twinloft/lmtpd/net/listener.h"
 #include "twinloft/lmtpd/quota_status/quota_status.h"
 #include "twinloft/lmtpd/route/next_hop.h"
@@ -114,6 +115,18 @@ struct SpoolMilterSettings {
   std::uint32_t connections_max = 1000;     // of MTAs; more are closed
 };
 
+// A filter, in the order of filters.order.
+struct FilterSettings {
+  milter::FilterSpec spec;
+  ConnectTarget target;
+};
+
+struct FiltersSettings {
+  std::vector<FilterSettings> order;
+  std::string quarantine;      // an address; empty: no mailbox for quarantined messages
+  std::uint32_t threads = 32;  // messages that filters hear at a time
+};
+
 struct Config {
   std::string file;      // the path of the configuration file
   std::string hostname;  // empty: the machine's name
@@ -128,6 +141,7 @@ struct Config {
   SpoolWatchConfig spool_watch;
   std::vector<AgentSpec> agents;
   std::vector<NextHopSettings> next_hops;
+  FiltersSettings filters;
   SpawnerOptions spawner;
   QuotaStatusConfig quota_status;  // for QuotaDriver::count
   std::optional<SpoolMilterSettings> spool_milter;

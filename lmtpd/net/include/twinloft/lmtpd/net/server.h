@@ -19,6 +19,7 @@
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/net/listener.h"
 #include "twinloft/lmtpd/policy/mailbox.h"
+#include "twinloft/lmtpd/session/filtering.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/session/session.h"
@@ -49,6 +50,8 @@ struct ServerConfig {
   std::shared_ptr<const TlsContext> tls;                                   // required if a listener has TLS
   std::chrono::milliseconds abort_grace{2'000};  // after abort(), for the end of deliveries; then 451 4.3.2
   Mailboxes* mailboxes = nullptr;                // with limits; outlives the server. null: no limits
+  Filters* filters = nullptr;                    // outlives the server. null: none
+  std::uint32_t filter_threads = 32;             // worker threads, for one message each
   std::function<void()> on_abort;                // ends running agents, on the I/O thread; null: none
   std::chrono::milliseconds drain_time{60'000};  // after drain(), for busy connections
   std::chrono::milliseconds drain_idle{1'000};   // after drain(): an idle connection ends after this time

@@ -1,0 +1,83 @@
+// A complete message with the filters, and its deliveries in stages.
+//
+// While the filters have a message, nothing of it is delivered. If the client leaves or the server stops, the
+// message is given up at once, and later results of the filters are ignored.
+#include <exception>
+#include <utility>
+
+#include "added_recipients.h"
+#include "connection.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+bool Connection::on(const ForgetTransaction&) {
+  if (!asked_ && !with_filters_) questions_.forget_transaction();
+  return false;
+}
+
+void Connection::begin_filters(BodyUpload::Whole whole) {
+  with_filters_ = whole.envelope;
+  questions_.filter(whole.envelope, std::move(whole.store),
+                    [self = shared_from_this(), envelope = whole.envelope](FilteredMessage message) mutable {
+                      Hub& hub = self->hub_;
+                      finish_task(std::move(self),
+                                  [envelope = std::move(envelope),
+                                   result = look_up_added(hub, std::move(message))](Connection& c) mutable {
+                                    if (c.with_filters_ == envelope) c.filtered(std::move(result));
+                                  });
+                    });
+  ++tasks_;
+}
+
+// On the thread of the filters: a look-up may block.
+Connection::Filtered Connection::look_up_added(Hub& hub, FilteredMessage&& message) {
+  const auto* passed = std::get_if<FilteredMessage::Passed>(&message.what);
+  if (!passed || passed->added.empty()) return {std::move(message), {}};
+  auto added = find_added(hub, *passed);
+  if (!added) return {{FilteredMessage::Refused{std::move(added).error()}}, {}};
+  return {std::move(message), std::move(*added)};
+}
+
+void Connection::filtered(Filtered&& result) {
+  patience_.note_progress(hub_.clock.now());
+  with_filters_.reset();
+  std::visit([&](auto&& what) { filtered(std::move(what), std::move(result.added)); },
+             std::move(result.message.what));
+}
+
+void Connection::filtered(FilteredMessage::Refused&& refused, std::vector<Recipient>&&) {
+  if (refused.ends_connection) session_.close_after_replies();
+  end_message(std::vector<Reply>(session_.recipients(), refused.reply));
+}
+
+void Connection::filtered(FilteredMessage::Discarded&&, std::vector<Recipient>&&) {
+  end_message(std::vector<Reply>(session_.recipients(), {250, "2.0.0", "Discarded by a filter"}));
+}
+
+void Connection::filtered(FilteredMessage::Passed&& passed, std::vector<Recipient>&& added) {
+  stages_.emplace(std::move(passed), std::move(added));
+  begin_stage(stages_->begin());
+}
+
+void Connection::begin_stage(std::optional<FilteredDelivery::Stage>&& stage) {
+  if (stage) return begin_deliveries(std::move(stage->envelope), std::move(stage->body));
+  std::vector<Reply> replies = std::move(*stages_).replies();
+  stages_.reset();
+  end_message(replies);
+}
+
+// The filters may be at work, so the next message gets new connections to them.
+void Connection::give_up_filters(const Reply& reply) {
+  log_warning("{}: no delivery was begun: {}", with_filters_->id, reply.text);
+  drop_filters();
+  end_message(std::vector<Reply>(session_.recipients(), reply));
+}
+
+void Connection::drop_filters() {
+  stages_.reset();
+  with_filters_.reset();
+  questions_.leave_filters();
+}
+
+}  // namespace twinloft::lmtpd
