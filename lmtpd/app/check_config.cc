@@ -100,10 +100,9 @@ void check_filters(const Config& config, const Clock& clock, Checker& check) {
   for (const FilterSettings& filter : config.filters.order)
     if (Status works = try_filter(filter.spec, filter.target, clock); !works)
       check.warning(
-          fmt::format("filter.{}.address: {}: {}; now each message would get the filter's default "
+          fmt::format("filter.{}.address: {}; now each message would get the filter's default "
                       "action \"{}\"",
-                      filter.spec.name, filter.target.text, works.error().message,
-                      milter::to_string(filter.spec.on_failure)));
+                      filter.spec.name, works.error().message, milter::to_string(filter.spec.on_failure)));
 }
 
 constexpr std::initializer_list<const char*> sections_of_users = {"users", "spool",    "delivery",

@@ -48,7 +48,8 @@ Result<std::unique_ptr<Stream>> FilterSet::connect(std::size_t filter) {
 Status try_filter(const milter::FilterSpec& spec, const ConnectTarget& target, const Clock& clock) {
   TL_TRY_ASSIGN(Fd socket, connect_to(target));
   milter::FilterLink link(make_socket_stream(std::move(socket), clock), spec, clock);
-  TL_TRY(link.open());
+  if (Status opened = link.open(); !opened)
+    return fail(opened.error().code, "{}: {}", target.text, opened.error().message);
   link.quit();
   return {};
 }
