@@ -41,13 +41,11 @@ ServerConfig to_server_config(const Config& config) {
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
   out.session.refused_max = l.refused_max;
-  out.session.recipients.over_quota = config.delivery.maildir.quota.over;
-  out.session.recipients.detail_delimiter = config.users.directory.detail_delimiter;
   auto ways = std::make_shared<const WaysOfDelivery>(config);
+  out.session.recipients = recipient_rules(config, ways);
   out.session.agent_refusal = [ways](const Envelope& envelope, const Recipient& recipient) {
     return ways->refusal(envelope, recipient);
   };
-  out.session.recipients.takes_utf8 = [ways](const User& user) { return ways->takes_utf8(user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
   out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));

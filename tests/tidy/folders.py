@@ -12,6 +12,7 @@ import re
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
     "lmtpd/app": ["base", "argv", "mail", "spool-state", LMTPD],
+    "spool-milter/app": ["base", "spool-milter/core", LMTPD],
     "spool-repl/ctl": ["base", "mail", REPL],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/support": ["base"],
@@ -19,6 +20,7 @@ WITHOUT_LIBRARY = {
     "tests/unit/argv": ["base", "argv", "lmtpd/config"],
     "tests/unit/mail": ["mail"],
     "tests/unit/spool-state": ["spool-state"],
+    "tests/unit/spool-milter": ["base", "spool-milter/core", LMTPD],
     "tests/unit/lmtpd": ["base", "argv", "mail", "spool-state", LMTPD],
     "tests/unit/spool-repl": ["base", "mail", "spool-state", REPL],
     "tests/unit/mailbench": ["base", "bench/mailbench"],

@@ -1,6 +1,7 @@
 #include "twinloft/lmtpd/config/ways.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace twinloft::lmtpd {
 
@@ -17,6 +18,14 @@ bool WaysOfDelivery::takes_utf8(const User& user) const {
 std::optional<Reply> WaysOfDelivery::refusal(const Envelope& envelope, const Recipient& recipient) const {
   if (!recipient.user.next_hop.empty()) return std::nullopt;
   return agents_.refusal(agent_of(config_.delivery, recipient.user), envelope, recipient);
+}
+
+RecipientRules recipient_rules(const Config& config, std::shared_ptr<const WaysOfDelivery> ways) {
+  RecipientRules out;
+  out.detail_delimiter = config.users.directory.detail_delimiter;
+  out.over_quota = config.delivery.maildir.quota.over;
+  out.takes_utf8 = [ways = std::move(ways)](const User& user) { return ways->takes_utf8(user); };
+  return out;
 }
 
 }  // namespace twinloft::lmtpd

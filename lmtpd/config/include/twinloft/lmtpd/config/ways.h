@@ -2,10 +2,12 @@
 // message is sent.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "twinloft/lmtpd/agents/agent_refusal.h"
 #include "twinloft/lmtpd/config/config.h"
+#include "twinloft/lmtpd/policy/recipient.h"
 #include "twinloft/lmtpd/proto/reply.h"
 #include "twinloft/lmtpd/session/model.h"
 
@@ -26,5 +28,8 @@ class WaysOfDelivery {
   const Config& config_;
   const AgentRefusals agents_;
 };
+
+// The rules for recipients, without what needs the spool. `ways` belongs to the rules too.
+RecipientRules recipient_rules(const Config& config, std::shared_ptr<const WaysOfDelivery> ways);
 
 }  // namespace twinloft::lmtpd
