@@ -72,12 +72,19 @@ std::string mail_command(const Envelope& envelope, std::uint64_t size, const mai
   return out + "\r\n";
 }
 
+bool needs_smtputf8(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter) {
+  if (which == HopRecipient::user_and_original) return !is_ascii(user_address(recipient, detail_delimiter));
+  return !is_ascii(with_ascii_domain(recipient.text, recipient.domain));
+}
+
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
                          const mail::LmtpOffer& offer, bool utf8) {
   std::string address = which == HopRecipient::address ? recipient.text
                                                        : user_address(recipient, detail_delimiter);
   if (!utf8 && !is_ascii(address)) address = with_ascii_domain(recipient.text, recipient.domain);
   std::string out = fmt::format("RCPT TO:<{}>", address);
+  if (which == HopRecipient::user_and_original)
+    return out + (is_ascii(recipient.text) ? " ORCPT=rfc822;" + encode_xtext(recipient.text) : "") + "\r\n";
   if (offer.dsn && !recipient.notify.empty()) out += " NOTIFY=" + recipient.notify;
   bool plain_original = is_ascii(recipient.original_to) && !recipient.original_type.empty();
   if (offer.dsn && !recipient.original_to.empty() && plain_original)

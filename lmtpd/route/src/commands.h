@@ -21,6 +21,8 @@ std::string mail_command(const Envelope& envelope, std::uint64_t size, const mai
 // utf8: MAIL has SMTPUTF8. Without it, a user's name beyond ASCII is replaced by the address as received.
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
                          const mail::LmtpOffer& offer, bool utf8);
+// Whether RCPT for this recipient is beyond ASCII, so that a hop without SMTPUTF8 does not get it.
+bool needs_smtputf8(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter);
 // The client's attributes that the hop accepts, as text. Equal texts mean the same client. Empty: no
 // attribute is accepted.
 std::string xclient_command(const Envelope& envelope, const mail::LmtpOffer& offer);

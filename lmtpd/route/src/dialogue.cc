@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/maildir/message_writer.h"
 #include "twinloft/lmtpd/proto/path.h"
 #include "twinloft/mail/data_encoder.h"
@@ -32,6 +31,12 @@ Reply reply_of_failure(const Error& error) {
     default:
       return {451, "4.3.0", "The mail store cannot be used now"};
   }
+}
+
+// lmtpd has found the user. If a local hop denies the user, one of the two is configured wrongly.
+Reply reply_to_recipient(Reply reply, const NextHopSpec& spec) {
+  if (!spec.local() || reply.code != 550 || !reply.enhanced.starts_with("5.1.")) return reply;
+  return make_reply(451, "4.3.0", "The mail store does not know this user");
 }
 
 // The size of a header with LF line ends, after their conversion to CRLF.
@@ -164,7 +169,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   std::vector<std::size_t> offered;  // the numbers of the recipients that were sent
   for (std::size_t i = 0; i < attempt.recipients.size(); ++i) {
     const Recipient& recipient = envelope.recipients[attempt.recipients[i]];
-    if (!offer_.smtputf8 && !is_ascii(with_ascii_domain(recipient.text, recipient.domain))) {
+    if (!offer_.smtputf8 && needs_smtputf8(recipient, spec_.recipient, detail_delimiter_)) {
       attempt.results[i] = {553, "5.6.7", "The mail store accepts no addresses beyond ASCII"};
       continue;
     }
@@ -185,7 +190,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
     attempt.settle_rest(reply_of_hop(replies[mail], Stage::sender));
   for (std::size_t i = mail + 1; i < replies.size(); ++i)
     if (auto& result = attempt.results[offered[i - mail - 1]]; !result && !replies[i].positive())
-      result = reply_of_hop(replies[i], Stage::recipient);
+      result = reply_to_recipient(reply_of_hop(replies[i], Stage::recipient), spec_);
   return asked;
 }
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -12,6 +14,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/delivery/delivery_lines.h"
 #include "twinloft/lmtpd/maildir/headers.h"
+#include "twinloft/lmtpd/proto/error_reply.h"
 
 namespace twinloft::lmtpd {
 
@@ -35,9 +38,13 @@ Result<HopRecipient> parse_hop_recipient(std::string_view text) {
   return fail(Errc::invalid, "expected \"address\" or \"user\"");
 }
 
+std::string text_of_hop(std::string_view name) {
+  return name == local_hop_name ? "dovecot-lmtp" : fmt::format("next hop {}", name);
+}
+
 struct Router::Impl {
-  Impl(RouterConfig c, Deliverer* l, Connector& connector, const Clock& k)
-      : config(std::move(c)), local(l), clock(k) {
+  Impl(RouterConfig c, Deliverer* l, Connector& connector, const Clock& k, ForeignWrites* w)
+      : config(std::move(c)), local(l), clock(k), writes(w) {
     for (const RouterConfig::Hop& hop : config.hops)
       hops.emplace(hop.spec.name, std::make_unique<Hop>(hop, config, connector, clock));
     sweeper = std::thread([this] { sweep(); });
@@ -60,10 +67,12 @@ struct Router::Impl {
   std::vector<DeliveryOutcome> hand_over(const std::string& name, const Envelope& envelope,
                                          std::span<const std::size_t> recipients, const MessageBody& body,
                                          const GivenUp& given_up);
+  void make_durable(const SpoolHandle& handle, std::vector<DeliveryOutcome>& outcomes);
 
   const RouterConfig config;
   Deliverer* const local;
   const Clock& clock;
+  ForeignWrites* const writes;                                 // null: no hop is local
   std::unordered_map<std::string, std::unique_ptr<Hop>> hops;  // never changed
   DeliveryLines log;
   std::mutex mutex;
@@ -76,9 +85,9 @@ Router::Router(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Router::~Router() = default;
 
 std::unique_ptr<Router> Router::create(RouterConfig config, Deliverer* local, Connector& connector,
-                                       const Clock& clock) {
+                                       const Clock& clock, ForeignWrites* writes) {
   return std::unique_ptr<Router>(
-      new Router(std::make_unique<Impl>(std::move(config), local, connector, clock)));
+      new Router(std::make_unique<Impl>(std::move(config), local, connector, clock, writes)));
 }
 
 void Router::give_up() {
@@ -91,7 +100,7 @@ DeliveryLimits Router::limits(const User& user) const {
   if (user.next_hop.empty()) return impl_->local ? impl_->local->limits(user) : DeliveryLimits{};
   auto hop = impl_->hops.find(user.next_hop);
   if (hop == impl_->hops.end()) return {};
-  return {unlimited_deliveries, {"next hop " + user.next_hop, hop->second->spec().connections_max}};
+  return {unlimited_deliveries, {text_of_hop(user.next_hop), hop->second->spec().connections_max}};
 }
 
 // ---- deliveries to next hops
@@ -132,12 +141,33 @@ std::vector<DeliveryOutcome> Router::Impl::hand_over(const std::string& name, co
   auto loop = find_route_loop(body, config.hostname, config.received_max, config.passes_max);
   if (!loop) return all({451, "4.3.0", "The message could not be read"}, loop.error().message);
   if (*loop) return all(make_reply(554, "5.4.6", **loop), **loop);
+  std::optional<SpoolHandle> handle;
+  if (hop->second->spec().local()) {
+    auto opened = writes ? writes->begin() : fail(Errc::internal, "there is no [spool] here");
+    if (!opened) return all(reply_of_error(opened.error()), opened.error().message);
+    handle = std::move(*opened);
+  }
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
   std::string header = received_header(envelope, only, config.hostname, clock.wall());
   std::vector<DeliveryOutcome> out;
   for (Hop::Outcome& one : hop->second->deliver(envelope, recipients, body, header, given_up))
     out.push_back(outcome_of(std::move(one), header.size() + body.size));
+  if (handle) make_durable(*handle, out);
   return out;
+}
+
+// The hop has synced little or nothing itself.
+void Router::Impl::make_durable(const SpoolHandle& handle, std::vector<DeliveryOutcome>& outcomes) {
+  auto taken = [](const DeliveryOutcome& one) { return one.reply.code == 250; };
+  if (std::ranges::none_of(outcomes, taken)) return;
+  Status durable = writes->make_durable(handle);
+  for (DeliveryOutcome& one : outcomes) {
+    if (!taken(one)) continue;
+    if (durable)
+      one.durable = MadeDurable::after_agent;
+    else
+      one = {{451, "4.3.0", "The message could not be made durable"}, durable.error().message};
+  }
 }
 
 std::vector<DeliveryOutcome> Router::deliver_group(const Envelope& envelope,
@@ -149,8 +179,8 @@ std::vector<DeliveryOutcome> Router::deliver_group(const Envelope& envelope,
   const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
   std::vector<DeliveryOutcome> outcomes = impl_->hand_over(name, envelope, recipients, body, given_up);
   for (std::size_t i = 0; i < outcomes.size(); ++i)
-    impl_->log.put(line_of(envelope, envelope.recipients[recipients[i]], "next hop " + name, body,
-                           outcomes[i], impl_->clock.now() - start));
+    impl_->log.put(line_of(envelope, envelope.recipients[recipients[i]], text_of_hop(name), body, outcomes[i],
+                           impl_->clock.now() - start));
   return outcomes;
 }
 

@@ -44,6 +44,26 @@ TEST(Commands, RcptIsTheAddressOrTheUser) {
             "RCPT TO:<Info+x@Example.org> ORCPT=rfc822;i+2Bn@example.com\r\n");
 }
 
+// For Dovecot's LMTP: the address before aliases is in ORCPT, which it takes without offering DSN.
+TEST(SieveCommands, RcptHasTheUserAndTheAddressAsReceived) {
+  Recipient recipient;
+  recipient.text = "Info+x@example.org";
+  recipient.detail = "x";
+  recipient.user.name = "ann@example.org";
+  recipient.original_to = "other@example.com";
+  recipient.original_type = "rfc822";
+  constexpr auto which = HopRecipient::user_and_original;
+  EXPECT_EQ(rcpt_command(recipient, which, "+", {}, false),
+            "RCPT TO:<ann+x@example.org> ORCPT=rfc822;Info+2Bx@example.org\r\n");
+  EXPECT_FALSE(needs_smtputf8(recipient, which, "+"));
+  recipient.text = "\u00efnfo@example.org";
+  EXPECT_EQ(rcpt_command(recipient, which, "+", {}, false), "RCPT TO:<ann+x@example.org>\r\n");
+  EXPECT_FALSE(needs_smtputf8(recipient, which, "+"));
+  EXPECT_TRUE(needs_smtputf8(recipient, HopRecipient::user, "+"));
+  recipient.user.name = "\u00e4nn@example.org";
+  EXPECT_TRUE(needs_smtputf8(recipient, which, "+"));
+}
+
 // A name from a quoted local part must not become a parameter.
 TEST(Commands, NamesAreQuotedWhereTheyNeedIt) {
   Recipient recipient;

@@ -24,8 +24,14 @@ Result<HopTls> parse_hop_tls(std::string_view text);
 enum class HopRecipient {
   address,  // the address as received
   user,     // the user's name, with the detail
+  // As `user`, with the address as received in ORCPT. For Dovecot's LMTP, which takes ORCPT without offering
+  // DSN.
+  user_and_original,
 };
 Result<HopRecipient> parse_hop_recipient(std::string_view text);
+
+// The name of Dovecot's LMTP of this machine, for users with a Sieve script. No row can have this name.
+inline constexpr std::string_view local_hop_name = "delivery.sieve";
 
 struct NextHopSpec {
   std::string name;      // as in the rows of users
@@ -41,6 +47,12 @@ struct NextHopSpec {
   std::chrono::milliseconds data_timeout{300'000};  // for all replies to recipients, for sending the message,
                                                     // and for the replies to it
   std::chrono::milliseconds idle_timeout{30'000};   // then an idle connection is closed
+  // Its mail lies on the spool of this machine, and must be durable there before a 2xx. The hop knows each
+  // user that lmtpd knows: if it denies one, the reply is temporary.
+  bool local() const { return name == local_hop_name; }
 };
+
+// For the log: "next hop NAME", or Dovecot's LMTP.
+std::string text_of_hop(std::string_view name);
 
 }  // namespace twinloft::lmtpd

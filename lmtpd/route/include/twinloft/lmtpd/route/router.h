@@ -4,6 +4,9 @@
 // All recipients of a message with the same next hop are in one transaction. Each gets the next hop's reply
 // for it. After any failure (no connection, an ended connection, a malformed or missing reply), recipients
 // without a reply get 451. A message without its replies may be delivered twice, but it is never lost.
+//
+// One hop may be Dovecot's LMTP of this machine (NextHopSpec::local). The spool is opened before its
+// transaction, and made durable after its 2xx, as for external agents.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +19,7 @@
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/route/next_hop.h"
 #include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/spool/foreign_writes.h"
 #include "twinloft/lmtpd/tls/tls.h"
 
 namespace twinloft::lmtpd {
@@ -35,10 +39,11 @@ struct RouterConfig {
 
 class Router final : public Deliverer {
  public:
-  // local, connector and clock must outlive the router. local: null if no mail is delivered here; users
-  // without a next hop then get 451 4.3.5. Starts threads, so call it after the last fork.
+  // local, connector, clock and writes must outlive the router. local: null if no mail is delivered here;
+  // users without a next hop then get 451 4.3.5. writes: for hops whose mail lies on the spool of this
+  // machine. Starts threads, so call it after the last fork.
   static std::unique_ptr<Router> create(RouterConfig config, Deliverer* local, Connector& connector,
-                                        const Clock& clock);
+                                        const Clock& clock, ForeignWrites* writes = nullptr);
   ~Router() override;
 
   DeliveryLimits limits(const User& user) const override;
