@@ -1,12 +1,16 @@
 #include "twinloft/lmtpd/delivery/service.h"
 
 #include <algorithm>
-#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "twinloft/base/log.h"
+#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/delivery/delivery_lines.h"
 #include "twinloft/lmtpd/delivery/spool_mailboxes.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
+#include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/sieve/script_look.h"
 #include "twinloft/lmtpd/spool/sync_group.h"
 
 namespace twinloft::lmtpd {
@@ -38,12 +42,15 @@ struct DeliveryService::Impl {
       external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, writes, clock);
   }
 
+  std::optional<DeliveryOutcome> by_script(const SpoolHandle& handle, const Recipient& recipient);
   DeliveryOutcome run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
                       const MessageBody& body);
   std::vector<DeliveryOutcome> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients,
                                           const MessageBody& body);
+  // A delivery that goes on elsewhere has its line there.
   void put_line(Instant start, std::string agent, const Envelope& envelope, const Recipient& recipient,
                 const MessageBody& body, const DeliveryOutcome& outcome) {
+    if (outcome.elsewhere) return;
     log.put(line_of(envelope, recipient, std::move(agent), body, outcome, clock.now() - start));
   }
 
@@ -60,6 +67,32 @@ struct DeliveryService::Impl {
   DeliveryLines log;
 };
 
+// The outcome for a user for whom a script runs, or may run. nullopt: the built-in agent delivers.
+std::optional<DeliveryOutcome> DeliveryService::Impl::by_script(const SpoolHandle& handle,
+                                                                const Recipient& recipient) {
+  auto not_delivered = [](const Error& error) {
+    return DeliveryOutcome{reply_of_error(error), error.message};
+  };
+  const SieveConfig& sieve = config.sieve;
+  if (!sieve.on()) return std::nullopt;
+  auto found = has_script(sieve.scripts, recipient.user, handle, *spool, ops);
+  if (!found) return not_delivered(found.error());
+  if (!*found) return std::nullopt;
+  // What Dovecot stores elsewhere would not be durable.
+  if (auto inside = spool->relative(recipient.user.maildir); !inside) return not_delivered(inside.error());
+  auto index = spawner && !sieve.agent.empty() ? spawner->find(sieve.agent) : std::nullopt;
+  auto moved = std::make_shared<Recipient>(recipient);
+  if (!is_ascii(moved->text) && !(index && spawner->agents()[*index].smtputf8)) {
+    moved->text = with_ascii_domain(moved->text, moved->domain);
+    if (index && !is_ascii(moved->text))
+      return DeliveryOutcome{{553, "5.6.7", "This mailbox accepts no addresses beyond ASCII"},
+                             "the agent of users with a script has no smtputf8"};
+  }
+  moved->user.agent = sieve.agent;
+  moved->user.next_hop = sieve.next_hop;
+  return DeliveryOutcome{.reply = {}, .elsewhere = std::move(moved)};
+}
+
 DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
                                            const Recipient& recipient, const MessageBody& body) {
   const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
@@ -70,7 +103,10 @@ DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envel
                         hop, hop)};
   auto handle = spool->open();
   if (!handle) return {reply_of_error(handle.error()), handle.error().message};
-  if (agent == builtin_agent) return maildir.deliver(*handle, envelope, recipient, body);
+  if (agent == builtin_agent) {
+    if (auto outcome = by_script(*handle, recipient)) return *std::move(outcome);
+    return maildir.deliver(*handle, envelope, recipient, body);
+  }
   auto index = spawner ? spawner->find(agent) : std::nullopt;
   if (!index)
     return {not_configured,
@@ -86,10 +122,18 @@ std::vector<DeliveryOutcome> DeliveryService::Impl::run_linked(const Envelope& e
   if (!handle)
     return std::vector<DeliveryOutcome>(recipients.size(),
                                         {reply_of_error(handle.error()), handle.error().message});
-  std::vector<DeliveryOutcome> outcomes;
-  while (outcomes.size() < recipients.size()) {
-    auto some = recipients.subspan(outcomes.size(), std::min(links_max, recipients.size() - outcomes.size()));
-    std::ranges::move(maildir.deliver_linked(*handle, envelope, some, body), std::back_inserter(outcomes));
+  std::vector<DeliveryOutcome> outcomes(recipients.size());
+  std::vector<std::size_t> linked, places;  // recipients of the built-in agent, and their places in
+                                            // `outcomes`
+  for (std::size_t i = 0; i < recipients.size(); ++i)
+    if (auto outcome = by_script(*handle, envelope.recipients[recipients[i]]))
+      outcomes[i] = *std::move(outcome);
+    else
+      linked.push_back(recipients[i]), places.push_back(i);
+  for (std::size_t done = 0; done < linked.size();) {
+    auto some = std::span<const std::size_t>(linked).subspan(done, std::min(links_max, linked.size() - done));
+    for (DeliveryOutcome& one : maildir.deliver_linked(*handle, envelope, some, body))
+      outcomes[places[done++]] = std::move(one);
   }
   return outcomes;
 }
@@ -104,6 +148,9 @@ Result<std::unique_ptr<DeliveryService>> DeliveryService::create(DeliveryConfig 
     return fail(Errc::invalid,
                 "the default agent \"{}\" is neither \"maildir\" nor one of the [agent.*] sections",
                 config.default_agent);
+  if (const std::string& sieve = config.sieve.agent; !sieve.empty() && !(spawner && spawner->find(sieve)))
+    return fail(Errc::invalid, "the agent \"{}\" for users with a script is none of the [agent.*] sections",
+                sieve);
   if (config.per_user_max == 0)
     return fail(Errc::invalid, "the limit of deliveries per user must be at least 1");
   config.maildir.hostname = config.hostname;
@@ -132,6 +179,10 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
     out.shared = {"agent " + agent, impl_->spawner->agents()[*index].deliveries_max, "agents",
                   impl_->spawner->runs_max()};
   return out;
+}
+
+ForeignWrites& DeliveryService::foreign_writes() {
+  return impl_->writes;
 }
 
 Mailboxes& DeliveryService::mailboxes() {

@@ -35,7 +35,7 @@ Result<bool> exists(const ScriptPath& path, const User& user, const SpoolHandle&
 Result<bool> has_script(const ScriptRule& rule, const User& user, const SpoolHandle& handle,
                         const Spool& spool, FileOps& ops) {
   if (std::holds_alternative<NoUser>(rule)) return false;
-  if (std::holds_alternative<AllUsers>(rule)) return true;
+  if (std::holds_alternative<AllUsers>(rule) || user.sieve_in_row) return true;
   for (const ScriptPath& path : std::get<ByFile>(rule).any_of) {
     TL_TRY_ASSIGN(bool found, exists(path, user, handle, spool, ops));
     if (found) return true;

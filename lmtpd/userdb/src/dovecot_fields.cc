@@ -54,8 +54,7 @@ constexpr Refused refused_fields[] = {
 };
 
 // Prefixes of Dovecot's settings and fields that do not change the place of mail or whether it is accepted.
-constexpr std::string_view harmless_userdb[] = {"sieve",
-                                                "acl",
+constexpr std::string_view harmless_userdb[] = {"acl",
                                                 "imap",
                                                 "pop3",
                                                 "lmtp_",
@@ -409,6 +408,8 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
   } else if (decides_place(name))
     return fail(Errc::invalid, "{}{}={}: lmtpd does not know where Dovecot would look for this user's mail",
                 prefix, name, value);
+  else if (name.starts_with("sieve"))
+    row.sieve = true;
   else if (!begins_with_any(name, harmless_userdb))
     row.not_known.push_back(std::string(prefix) + std::string(name));
   return {};

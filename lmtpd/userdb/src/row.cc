@@ -202,6 +202,7 @@ Result<UserEntry> RowReader::read_columns(const UserKey& key, const Row& row) co
   TL_TRY_ASSIGN(user.maildir, text_of(row, Column::maildir, maildir_, values));
   user.maildir = at_home(std::move(user.maildir), user.home);
   user.agent = row[Column::agent].value_or(defaults_.agent);
+  user.sieve_in_row = row.sieve;
   TL_TRY_ASSIGN(user.quota, quota_of(row));
   if (const auto& folders = row[Column::detail_folders]; folders && !folders->empty()) {
     auto parsed = parse_folders_by_detail(*folders);

@@ -42,6 +42,7 @@ struct Row {
   std::vector<std::pair<std::string, std::string>> of_dovecot;
   // Why Dovecot's place of the mail is unknown. Only local deliveries need this place.
   std::optional<Error> wrong_place;
+  bool sieve = false;                  // there are fields of Dovecot about Sieve
   std::vector<std::string> not_known;  // the names of unknown fields of Dovecot, which are ignored
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }

@@ -120,6 +120,13 @@ TEST_F(SieveLook, AnythingButNoSuchFileIsAnError) {
   EXPECT_EQ(look(), fmt::format("error {}", ELOOP));
 }
 
+TEST_F(SieveLook, ARowWithFieldsAboutSieveCounts) {
+  user_.sieve_in_row = true;
+  EXPECT_EQ(look(), "yes");
+  EXPECT_EQ(ops_.looks, 0);
+  EXPECT_EQ(look(NoUser{"x"}), "no");
+}
+
 // Such a name would lead to another directory. Dovecot has rules for names, and decides.
 TEST_F(SieveLook, ANameThatIsNoPartOfAPathCounts) {
   user_.name = "../ann";

@@ -47,6 +47,7 @@ class ServiceFixture : public DirTest {
     config.spool = {spool_, volume_};
     config.external.temporary = "/tmp";
     config.external.memory_bytes_max = 100'000;
+    config.sieve = sieve_;
     auto service = DeliveryService::create(config, spawner_.get(), clock_, &ops_);
     ASSERT_TRUE(service.has_value()) << service.error().message;
     service_ = std::move(*service);
@@ -62,6 +63,7 @@ class ServiceFixture : public DirTest {
   std::string spool_;
   Uuid volume_;
   Recipient recipient_;
+  SieveConfig sieve_;  // off
   std::unique_ptr<Spawner> spawner_;
   std::unique_ptr<DeliveryService> service_;
   DeliveryOutcome outcome_;  // of the last delivery

@@ -93,6 +93,20 @@ worse@example.org:::::::twinloft_next_hop=store/1
     EXPECT_FALSE(user_of(db->find({nobody, "example.org"}))) << nobody;
 }
 
+// Dovecot may run a script from another place for such a user.
+TEST_F(PasswdFileTest, ALineWithFieldsAboutSieveIsMarked) {
+  write(
+      "ann@example.org:::::/home/ann::userdb_sieve=file:~/other userdb_mail=maildir:~/Maildir\n"
+      "bob@example.org:::::/home/bob::userdb_sieve_before=/etc/x.sieve\n"
+      "eve@example.org:::::/home/eve::userdb_mail=maildir:~/Maildir\n");
+  auto db = open();
+  for (auto [name, marked] : {std::pair("ann", true), {"bob", true}, {"eve", false}}) {
+    auto user = user_of(db->find({name, "example.org"}));
+    ASSERT_TRUE(user) << name;
+    EXPECT_EQ(user->sieve_in_row, marked) << name;
+  }
+}
+
 TEST_F(PasswdFileTest, PathsHaveOneForm) {
   auto paths_of = [&](const std::string& fields) {
     write("ann@example.org:x:5:5::" + fields + "\n");

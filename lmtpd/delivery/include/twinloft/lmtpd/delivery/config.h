@@ -8,11 +8,21 @@
 #include "twinloft/lmtpd/agents/external.h"
 #include "twinloft/lmtpd/maildir/maildir.h"
 #include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/sieve/script_rule.h"
 #include "twinloft/lmtpd/spool/spool.h"
 
 namespace twinloft::lmtpd {
 
 inline constexpr std::string_view builtin_agent = "maildir";
+
+// Of the users of the built-in agent, those for whom a Sieve script runs go to another agent or next hop.
+struct SieveConfig {
+  std::string agent = {};     // an agent of the spawner
+  std::string next_hop = {};  // or a next hop: Dovecot's LMTP of this machine. Both empty: scripts are not
+                              // run
+  ScriptRule scripts = NoUser{};
+  bool on() const { return !agent.empty() || !next_hop.empty(); }
+};
 
 struct DeliveryConfig {
   std::string hostname;
@@ -21,6 +31,7 @@ struct DeliveryConfig {
   SpoolConfig spool;
   MaildirConfig maildir;    // its hostname is set from the one above
   ExternalConfig external;  // its hostname too
+  SieveConfig sieve;
 };
 
 // The user's agent: "maildir", or the name of an agent of the spawner.

@@ -11,6 +11,7 @@
 #include "twinloft/lmtpd/delivery/config.h"
 #include "twinloft/lmtpd/policy/mailbox.h"
 #include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/spool/foreign_writes.h"
 
 namespace twinloft::lmtpd {
 
@@ -33,6 +34,10 @@ class DeliveryService final : public Deliverer {
 
   // Whether mailboxes have room. Lives as long as the service.
   Mailboxes& mailboxes();
+
+  // For another program that writes to the spool: Dovecot's LMTP, as a next hop. Lives as long as the
+  // service.
+  ForeignWrites& foreign_writes();
 
   // Checks that the spool can be opened now, for check-config, the start and health checks.
   Status check_spool();

@@ -42,7 +42,8 @@ struct User {
   UserState state = UserState::active;
   QuotaLimit quota{};
   std::optional<FoldersByDetail> detail_folders{};  // nullopt: as configured
-  bool is_old = false;  // a stale row, while the database does not answer. It causes no 5xx
+  bool sieve_in_row = false;  // the row has Dovecot's fields about Sieve: a script of another place may run
+  bool is_old = false;        // a stale row, while the database does not answer. It causes no 5xx
 };
 
 struct LookupRequest {

@@ -10,7 +10,8 @@
 namespace twinloft::lmtpd {
 
 // Whatever has the script's name counts, except a directory: also a link that leads nowhere, or out of the
-// home. Dovecot then decides what runs. A name that is no part of a path counts too. May block.
+// home. Dovecot then decides what runs. A name that is no part of a path counts too, and so does a row with
+// fields about Sieve. May block.
 //
 // Errors, with errno: "no script" is certain only if the place of the scripts was reached. In the spool,
 // whose marker was read, a missing home is certain. Outside of it the home (or the path's constant part) must
