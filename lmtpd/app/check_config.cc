@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "dovecot_quota.h"
+#include "dovecot_sieve.h"
 #include "review_rows.h"
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
@@ -63,6 +64,28 @@ void check_quota(const Config& config, Checker& check, std::ostream& err) {
   if (!counts && !dovecot->quota.empty() && !dovecot->quota.starts_with("maildir"))
     err << "warning: quota: Dovecot's driver is \"" << dovecot->quota
         << "\", but quota.driver is \"none\": the built-in agent delivers to full mailboxes\n";
+}
+
+void check_sieve(const Config& config, Checker& check) {
+  if (!config.delivery.sieve.on()) return;
+  auto dovecot = read_dovecot_delivery(config);
+  if (!dovecot) return check.problem("delivery.sieve.dovecot: " + dovecot.error().message);
+  SieveFindings found = compare_sieve(config, *dovecot);
+  for (std::string& problem : found.problems) check.problem(std::move(problem));
+  for (std::string& warning : found.warnings) check.warning(std::move(warning));
+}
+
+// Checks what lmtpd's own user needs for these users' mail. Under lmtpd.service this user runs doveconf too.
+void check_sieve_as_user(const Config& config, Checker& check) {
+  if (!config.delivery.sieve.on()) return;
+  if (const std::string& file = config.scripts.dovecot; ::access(file.c_str(), R_OK) != 0)
+    check.warning(
+        fmt::format("delivery.sieve.dovecot: {}: {}, for lmtpd's user: under lmtpd.service the mail of all "
+                    "users would go through Dovecot",
+                    file, std::strerror(errno)));
+  for (const NextHopSettings& hop : config.next_hops)
+    if (auto connected = hop.spec.local() ? connect_to(hop.spec.target) : Result<Fd>(); !connected)
+      check.problem("delivery.sieve.lmtp: " + connected.error().message);
 }
 
 // Reads every file, so that every problem is reported.
@@ -128,6 +151,7 @@ void check_as_user(const Config& config, const UserSettings& users, const Identi
   if (config.delivery.maildir.quota.driver == QuotaDriver::count && good({"quota"}))
     check_quota_status(config.quota_status, clock, check);
   if (good({"filter", "filters"})) check_filters(config, clock, check);
+  if (good({"delivery"})) check_sieve_as_user(config, check);
   for (std::string& problem : try_directories(config)) check.problem(std::move(problem));
 }
 
@@ -163,6 +187,7 @@ void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
   if (good({"next_hop"}))
     if (auto routes = load_routes(config); !routes) check.problem(routes.error().message);
   if (good({"quota", "maildir", "users"})) check_quota(config, check, err);
+  if (good({"delivery", "agent", "maildir", "users"})) check_sieve(config, check);
   if (good({"listen"}))
     for (const ListenSettings& listen : config.listen)
       check_listen(listen, "listen.address", "lmtpd", check, err);
@@ -172,14 +197,27 @@ void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
     if (auto few = compare_open_files(config)) check.warning(*few);
 }
 
+// Where users with a script go. Empty: scripts are not run.
+std::string sieve_text(const Config& config) {
+  const SieveConfig& sieve = config.delivery.sieve;
+  if (!sieve.agent.empty()) return "users with a script get " + sieve.agent;
+  for (const NextHopSettings& hop : config.next_hops)
+    if (hop.spec.local()) return "users with a script get Dovecot's LMTP at " + hop.spec.target.text;
+  return {};
+}
+
 std::string summary(const Config& config) {
   std::string out;
   for (const ListenSettings& listen : config.listen) out += "listens on " + listen.address + "\n";
   out += "users: ";
   out += describe_users(config.users);
+  bool has_hops = false;
   for (const NextHopSettings& hop : config.next_hops)
-    out += "\nnext hop: " + hop.spec.name + " at " + hop.spec.target.text;
-  if (!config.next_hops.empty())
+    if (!hop.spec.local()) {
+      has_hops = true;
+      out += "\nnext hop: " + hop.spec.name + " at " + hop.spec.target.text;
+    }
+  if (has_hops)
     out += config.users.defaults.next_hop.empty()
                ? "\n  for users whose row names it"
                : "\n  " + config.users.defaults.next_hop + " if a user's row names none";
@@ -198,6 +236,7 @@ std::string summary(const Config& config) {
   for (const AgentSpec& agent : config.agents)
     if (agent.name != config.delivery.default_agent)
       out += ", or " + agent.name + " if a user's row names it";
+  if (const std::string where = sieve_text(config); !where.empty()) out += "\nsieve: " + where;
   return out + "\n";
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "check_config.h"
+#include "dovecot_sieve.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/process.h"
 #include "twinloft/lmtpd/config/ways.h"
@@ -125,7 +126,8 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     TL_TRY_ASSIGN(parts.watch, watch_spool(config.delivery.spool, config.spool_watch));
   }
   if (config.next_hops.empty()) return parts.delivery.get();
-  parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
+  parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock,
+                                parts.delivery ? &parts.delivery->foreign_writes() : nullptr);
   return parts.router.get();
 }
 
@@ -150,6 +152,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config.user, config.group));
   TL_TRY(fill_user_ids(config.users, identity));
   TL_TRY(check_static_users(config, config.users, identity));
+  config.delivery.sieve.scripts = find_scripts(config);
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner,
                   Spawner::start(config.agents, spawner_options(config, config.users, identity)));

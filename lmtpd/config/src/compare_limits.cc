@@ -87,15 +87,16 @@ class Comparison {
   }
 
   void with_next_hop(const NextHopSpec& hop) {
+    const std::string key = hop.local() ? hop.name : "next_hop." + hop.name;
     if (hop.connections_max >= l_.deliveries)
-      say("next_hop.{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all "
+      say("{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all "
           "threads that deliver",
-          hop.name, hop.connections_max, l_.deliveries);
+          key, hop.connections_max, l_.deliveries);
     milliseconds longest = l_.queue_time + hop.data_timeout;
     if (longest >= mta_waits)
-      say("next_hop.{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min "
+      say("{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min "
           "for the reply: it would deliver messages twice",
-          hop.name, whole(longest));
+          key, whole(longest));
   }
 
   // Filters are asked one after the other. At MAIL, a filter has a connection, the negotiation and three

@@ -12,6 +12,7 @@
 #include "read_agent.h"
 #include "read_filters.h"
 #include "read_next_hop.h"
+#include "read_sieve.h"
 #include "read_spool_milter.h"
 #include "read_users.h"
 #include "toml_table.h"
@@ -299,7 +300,7 @@ void read_delivery(const TomlTable& top, Config& config) {
   run_as.homes.clear();
   if (const toml::table* raw = top.child("delivery")) {
     TomlTable t(top.problems(), *raw, "delivery");
-    t.allow({"agent", "memory", "temporary", "received_max", "runs", "uid_min", "gid_min", "homes"});
+    t.allow({"agent", "memory", "temporary", "received_max", "runs", "uid_min", "gid_min", "homes", "sieve"});
     t.text("agent", config.delivery.default_agent);
     t.size("memory", 0, 1u << 30, config.delivery.external.memory_bytes_max);
     t.path("temporary", config.delivery.external.temporary);
@@ -369,6 +370,16 @@ void check_agent_name(const TomlTable& top, const Config& config, const char* se
                               meant(name, config.agents, [](const AgentSpec& a) { return a.name; })));
 }
 
+void check_sieve_agent(const TomlTable& top, const Config& config) {
+  const std::string& name = config.delivery.sieve.agent;
+  bool known = std::ranges::find(config.agents, name, &AgentSpec::name) != config.agents.end();
+  if (name.empty() || known) return;
+  const toml::table& raw = *top.raw()["delivery"]["sieve"].as_table();
+  TomlTable(top.problems(), raw, "delivery.sieve")
+      .error("agent", fmt::format("there is no section [agent.{}]{}", name,
+                                  meant(name, config.agents, [](const AgentSpec& a) { return a.name; })));
+}
+
 void check_next_hop_name(const TomlTable& top, const Config& config) {
   const toml::table* raw = top.raw().get_as<toml::table>("users");
   const std::string& name = config.users.defaults.next_hop;
@@ -432,9 +443,11 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   read_quota(top, config);
   read_agents(top, config);
   read_spool_milter(top, config);
-  check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
-  check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
   check_next_hop_name(top, config);
+  read_sieve(top, config);
+  check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
+  check_sieve_agent(top, config);
+  check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
   for (const std::string& warning : compare_limits(config)) config.warnings.push_back(path + ": " + warning);
   for (const std::string& warning : find_ignored(config, root))
     config.warnings.push_back(path + ": " + warning);

@@ -1,6 +1,7 @@
 #include "twinloft/lmtpd/config/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -586,6 +587,67 @@ TEST(Config, NamesOfHostsHaveOneForm) {
   EXPECT_EQ(config->hostname, "mx.xn--bcher-kva.example");
   EXPECT_EQ(config->next_hops[0].tls_name + " " + config->next_hops[1].tls_name, "store1.example.org ::1");
   EXPECT_FALSE(config->delivery.maildir.delivered_to_check);
+}
+
+TEST(SieveSettingsOfLmtpd, ByDovecotsLmtp) {
+  auto config = parse_config(
+      "t.toml", minimal_then("[delivery.sieve]\nlmtp = \"unix:/run/dovecot/lmtp\"\nconnections = 7\n"
+                             "[next_hop.a]\naddress = \"[::1]:24\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->delivery.sieve.on());
+  EXPECT_EQ(config->delivery.sieve.next_hop, "delivery.sieve");
+  ASSERT_EQ(config->next_hops.size(), 2u);
+  const NextHopSpec& spec = config->next_hops.back().spec;
+  EXPECT_TRUE(spec.local() && spec.xclient && spec.recipient == HopRecipient::user_and_original);
+  EXPECT_EQ(spec.target.unix_path, "/run/dovecot/lmtp");
+  EXPECT_EQ(spec.connections_max, 7u);
+  EXPECT_FALSE(config->next_hops.front().spec.local());
+  EXPECT_EQ(config->scripts.dovecot, "/etc/dovecot/dovecot.conf");
+  EXPECT_FALSE(config->scripts.all_users);
+}
+
+TEST(SieveSettingsOfLmtpd, ByAnAgent) {
+  auto config = parse_config(
+      "t.toml",
+      minimal_then(
+          "[quota]\ndriver = \"none\"\ndovecot = \"/q\"\n[delivery.sieve]\nagent = \"lda\"\nusers = \"all\"\n"
+          "[agent.lda]\ncommand = \"/bin/true\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->delivery.sieve.agent, "lda");
+  EXPECT_TRUE(config->next_hops.empty());
+  EXPECT_EQ(config->scripts.dovecot, "/q");
+  EXPECT_TRUE(config->scripts.all_users);
+}
+
+TEST(SieveSettingsOfLmtpd, WhatIsWrongIsNamed) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"[delivery.sieve]\n", "delivery.sieve.agent: expected one of agent and lmtp"},
+      {"[delivery.sieve]\nlmtp = \"unix:/x\"\nagent = \"a\"\n[agent.a]\ncommand = \"/bin/true\"\n",
+       "expected one of agent and lmtp"},
+      {"[delivery.sieve]\nlmtp = \"127.0.0.1:24\"\n",
+       "delivery.sieve.lmtp: \"127.0.0.1:24\": expected the Unix socket"},
+      {"[delivery.sieve]\nagent = \"ldaa\"\n[agent.lda]\ncommand = \"/bin/true\"\n",
+       "there is no section [agent.ldaa]; did you mean \"lda\"?"},
+      {"[delivery.sieve]\nagent = \"maildir\"\n", "there is no section [agent.maildir]"},
+      {"[delivery.sieve]\nagent = \"lda\"\nconnections = 3\n[agent.lda]\ncommand = \"/bin/true\"\n",
+       "delivery.sieve.connections: needs lmtp"},
+      {"[delivery.sieve]\nlmtp = \"unix:/x\"\nusers = \"al\"\n", "did you mean \"all\"?"},
+      {"[delivery.sieve]\nlmtp = \"unix:/x\"\nusrs = \"all\"\n", "did you mean \"users\"?"},
+      {"[delivery.sieve]\nlmtp = \"unix:/x\"\ndovecot = \"x\"\n",
+       "delivery.sieve.dovecot: expected an absolute path"},
+      {"[delivery]\nsieve = 3\n", "delivery.sieve"}};
+  for (auto [text, wanted] : rows)
+    EXPECT_NE(error_of(minimal_then(text)).find(wanted), std::string::npos)
+        << text << error_of(minimal_then(text));
+  auto config = parse_config(
+      "t.toml", minimal_then("[delivery]\nagent = \"a\"\n[delivery.sieve]\nlmtp = \"unix:/x\"\nconnections = "
+                             "64\n[agent.a]\ncommand = \"/bin/true\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  std::string warnings = fmt::format("{}", fmt::join(config->warnings, "\n"));
+  EXPECT_NE(warnings.find("delivery.sieve.connections (64) is not below limits.deliveries"),
+            std::string::npos)
+      << warnings;
+  EXPECT_NE(warnings.find("only users of the built-in agent go there"), std::string::npos) << warnings;
 }
 
 TEST(Config, AMissingFileSaysHowToNameAnother) {

@@ -127,6 +127,12 @@ struct FiltersSettings {
   std::uint32_t threads = 32;  // messages that filters hear at a time
 };
 
+// How lmtpd learns for whom a Sieve script runs. delivery.sieve has the agent or next hop of these users.
+struct ScriptSettings {
+  std::string dovecot = "/etc/dovecot/dovecot.conf";  // the path of Dovecot's configuration, for doveconf
+  bool all_users = false;                             // all users go there, whatever doveconf says
+};
+
 struct Config {
   std::string file;      // the path of the configuration file
   std::string hostname;  // empty: the machine's name
@@ -140,7 +146,8 @@ struct Config {
   DeliveryConfig delivery;  // lmtpd/app sets hostname
   SpoolWatchConfig spool_watch;
   std::vector<AgentSpec> agents;
-  std::vector<NextHopSettings> next_hops;
+  std::vector<NextHopSettings> next_hops;  // with Dovecot's LMTP of delivery.sieve, as the last
+  ScriptSettings scripts;
   FiltersSettings filters;
   SpawnerOptions spawner;
   QuotaStatusConfig quota_status;  // for QuotaDriver::count

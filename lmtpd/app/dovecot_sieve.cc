@@ -1,0 +1,196 @@
+#include "dovecot_sieve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "doveconf.h"
+#include "twinloft/base/log.h"
+#include "twinloft/lmtpd/sieve/doveconf_output.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+bool by_lmtp(const Config& config) {
+  return !config.delivery.sieve.next_hop.empty();
+}
+std::string protocol_of(const Config& config) {
+  return by_lmtp(config) ? "lmtp" : "lda";
+}
+
+Result<ScriptRule> ask_scripts(const Config& config, const Doveconf& doveconf) {
+  TL_TRY_ASSIGN(std::string text, doveconf.ask({"-f", "protocol=" + protocol_of(config)}));
+  TL_TRY_ASSIGN(DoveconfOutput output, parse_doveconf(text));
+  return decide_scripts(read_sieve_settings(output));
+}
+
+std::uint64_t number_of(const std::string& text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// 0, or no value, is the default.
+Result<std::uint64_t> ask_processes(const Doveconf& doveconf) {
+  TL_TRY_ASSIGN(std::string text, doveconf.ask({"service"}));
+  TL_TRY_ASSIGN(DoveconfOutput output, parse_doveconf("# 0.0\n" + text));
+  const DoveconfSection* lmtp = output.root.find("service", "lmtp");
+  if (std::uint64_t limit = lmtp ? number_of(lmtp->value("process_limit")) : 0; limit > 0) return limit;
+  TL_TRY_ASSIGN(std::string by_default, doveconf.value("default_process_limit"));
+  return number_of(by_default);
+}
+
+const NextHopSpec* local_hop(const Config& config) {
+  auto at = std::ranges::find_if(config.next_hops, [](const NextHopSettings& h) { return h.spec.local(); });
+  return at == config.next_hops.end() ? nullptr : &at->spec;
+}
+
+const AgentSpec* sieve_agent(const Config& config) {
+  auto at = std::ranges::find(config.agents, config.delivery.sieve.agent, &AgentSpec::name);
+  return at == config.agents.end() ? nullptr : &*at;
+}
+
+class Comparison {
+ public:
+  Comparison(const Config& config, const DovecotDelivery& dovecot) : config_(config), dovecot_(dovecot) {}
+
+  SieveFindings run() {
+    scripts();
+    delimiter();
+    if (dovecot_.mail_fsync == "never")
+      problem("delivery.sieve: Dovecot's mail_fsync is \"never\": write \"optimized\" or \"always\" there");
+    if (by_lmtp(config_)) folders(), processes();
+    if (const AgentSpec* agent = sieve_agent(config_)) command(*agent);
+    return std::move(found_);
+  }
+
+ private:
+  template <class... Args>
+  void problem(fmt::format_string<Args...> text, Args&&... args) {
+    found_.problems.push_back(fmt::format(text, std::forward<Args>(args)...) + where());
+  }
+  template <class... Args>
+  void warning(fmt::format_string<Args...> text, Args&&... args) {
+    found_.warnings.push_back(fmt::format(text, std::forward<Args>(args)...) + where());
+  }
+  std::string where() const { return " (" + config_.scripts.dovecot + ")"; }
+
+  void scripts() {
+    if (const auto* nobody = std::get_if<NoUser>(&dovecot_.scripts))
+      problem("delivery.sieve: no script would run: {}", nobody->why);
+    if (const auto* all = std::get_if<AllUsers>(&dovecot_.scripts); all && !config_.scripts.all_users)
+      warning("delivery.sieve: the mail of all users goes through Dovecot: {}", all->why);
+  }
+
+  // LMTP: Dovecot splits the address at its own delimiter. lda: only scripts see the detail.
+  void delimiter() {
+    const std::string& ours = config_.users.directory.detail_delimiter;
+    const std::string& theirs = dovecot_.recipient_delimiter;
+    if (ours.empty() || theirs.find(ours) != std::string::npos) return;
+    if (by_lmtp(config_))
+      problem(
+          "users.detail_delimiter: is \"{0}\", but Dovecot's recipient_delimiter is \"{1}\": Dovecot would "
+          "not "
+          "know the user of ann{0}lists@; write recipient_delimiter = {0} there",
+          ours, theirs);
+    else
+      warning(
+          "users.detail_delimiter: is \"{0}\", but Dovecot's recipient_delimiter is \"{1}\": scripts would "
+          "see no "
+          "detail of ann{0}lists@; write recipient_delimiter = {0} there",
+          ours, theirs);
+  }
+
+  // What Dovecot does with the detail, where the script does nothing else.
+  void folders() {
+    constexpr std::string_view key = "maildir.detail_folders";
+    const FolderConfig& folders = config_.delivery.maildir.folders;
+    const bool saves = dovecot_.save_to_detail_mailbox == "yes", creates = dovecot_.autocreate == "yes";
+    if (saves != (folders.detail != FoldersByDetail::none))
+      warning(
+          "{}: mail to ann+lists@ goes to {} of users without a script, and to {} of users with one: write "
+          "lmtp_save_to_detail_mailbox = {} in Dovecot's configuration",
+          key, saves ? "the inbox" : "folder lists", saves ? "folder lists" : "the inbox",
+          saves ? "no" : "yes");
+    else if (saves && creates != (folders.detail == FoldersByDetail::create))
+      warning(
+          "{}: missing folders are {}created for users without a script, and {}created for users with one: "
+          "write lda_mailbox_autocreate = {} in Dovecot's configuration",
+          key, creates ? "not " : "", creates ? "" : "not ", creates ? "no" : "yes");
+    else if (saves && creates && folders.subscribe != (dovecot_.autosubscribe == "yes"))
+      warning(
+          "maildir.subscribe: write lda_mailbox_autosubscribe = {} in Dovecot's configuration, so that "
+          "created "
+          "folders are alike",
+          folders.subscribe ? "yes" : "no");
+  }
+
+  void processes() {
+    const NextHopSpec* hop = local_hop(config_);
+    if (hop && dovecot_.lmtp_processes > 0 && hop->connections_max > dovecot_.lmtp_processes)
+      problem(
+          "delivery.sieve.connections: is {}, but Dovecot's service lmtp has at most {} processes "
+          "(process_limit), and one for each connection",
+          hop->connections_max, dovecot_.lmtp_processes);
+  }
+
+  void command(const AgentSpec& agent) {
+    if (agent.command.find("dovecot-lda") == std::string::npos ||
+        agent.command.find(" -a ") != std::string::npos)
+      return;
+    warning("agent.{}.command: has no \"-a %to%\": scripts would see the user's name in place of the address",
+            agent.name);
+  }
+
+  const Config& config_;
+  const DovecotDelivery& dovecot_;
+  SieveFindings found_;
+};
+
+}  // namespace
+
+ScriptRule find_scripts(const Config& config) {
+  if (!config.delivery.sieve.on()) return NoUser{"[delivery.sieve] is not configured"};
+  if (config.scripts.all_users) return AllUsers{"users = \"all\""};
+  auto ask = [&]() -> Result<ScriptRule> {
+    TL_TRY_ASSIGN(Doveconf doveconf, Doveconf::find(config.scripts.dovecot));
+    return ask_scripts(config, doveconf);
+  };
+  auto rule = ask();
+  if (!rule) {
+    log_error("delivery.sieve: the mail of all users goes through Dovecot until the next reload: {}: {}",
+              config.scripts.dovecot, rule.error().message);
+    return AllUsers{rule.error().message};
+  }
+  if (std::holds_alternative<ByFile>(*rule))
+    log_info("Sieve scripts run for {}", describe_rule(*rule));
+  else
+    log_warning("Sieve scripts run for {}", describe_rule(*rule));
+  return *std::move(rule);
+}
+
+Result<DovecotDelivery> read_dovecot_delivery(const Config& config) {
+  TL_TRY_ASSIGN(Doveconf doveconf, Doveconf::find(config.scripts.dovecot));
+  const std::string protocol = protocol_of(config);
+  DovecotDelivery out;
+  TL_TRY_ASSIGN(out.scripts, ask_scripts(config, doveconf));
+  if (config.scripts.all_users && !std::holds_alternative<NoUser>(out.scripts))
+    out.scripts = AllUsers{"users = \"all\""};
+  TL_TRY_ASSIGN(out.mail_fsync, doveconf.value("mail_fsync", protocol));
+  TL_TRY_ASSIGN(out.recipient_delimiter, doveconf.value("recipient_delimiter", protocol));
+  TL_TRY_ASSIGN(out.save_to_detail_mailbox, doveconf.value("lmtp_save_to_detail_mailbox", protocol));
+  TL_TRY_ASSIGN(out.autocreate, doveconf.value("lda_mailbox_autocreate", protocol));
+  TL_TRY_ASSIGN(out.autosubscribe, doveconf.value("lda_mailbox_autosubscribe", protocol));
+  if (by_lmtp(config)) {
+    TL_TRY_ASSIGN(out.lmtp_processes, ask_processes(doveconf));
+  }
+  return out;
+}
+
+SieveFindings compare_sieve(const Config& config, const DovecotDelivery& dovecot) {
+  return Comparison(config, dovecot).run();
+}
+
+}  // namespace twinloft::lmtpd
