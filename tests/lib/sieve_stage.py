@@ -1,7 +1,7 @@
 """lmtpd and the machine's Dovecot over the same users, some of whom have a Sieve script. The configurations are the
 examples for users with scripts.
 """
-import os, re, shutil, sqlite3
+import collections, os, re, sqlite3
 
 import dovecot_conf, mail, mta, session
 import twinloft as tl
@@ -89,6 +89,7 @@ class Stage:
         self.dovecot = self.stage.start(f"dovecot-{self.starts}", ["dovecot", "-F", "-c", self.dovecot_config])
         self.stage.tell(self.etc / "dovecot.log")
         tl.wait_for(lambda: tl.accepts(self.lmtp) or self.dovecot.check_alive(), "Dovecot's LMTP")
+        session.opened(self.lmtp).close()  # its first process runs, so Dovecot handles signals
 
     def stop_dovecot(self):
         expect(self.dovecot.stop() == 0, "Dovecot does not stop cleanly")
@@ -110,7 +111,7 @@ class Stage:
         return config
 
     def start_lmtpd(self, name="lmtp", changes={}, more=""):
-        self.socket = self.dir / f"{name}.sock"
+        self.socket, self.delivered = self.dir / f"{name}.sock", collections.Counter()
         self.lmtpd = mail.serve(self.stage, f"lmtpd-{name}", self.write_lmtpd(name, changes, more), self.socket)
 
     def check(self, name, changes={}, more=""):
@@ -162,18 +163,20 @@ class Stage:
         self.messages_sent += 1
         text = f"From: {sender}\r\nTo: {to or recipients[0]}@example.org\r\nSubject: {subject}\r\nMessage-ID: <{message_id or self.messages_sent}@x>\r\n{header}\r\nhello\r\n"
         with session.opened(self.socket) as c:
-            return session.replies(c, [f"{r}@example.org" for r in recipients], text.encode(), sender=sender, parameters=parameters)
+            replies = session.replies(c, [f"{r}@example.org" for r in recipients], text.encode(), sender=sender, parameters=parameters)
+        self.delivered.update(r for r, reply in zip(recipients, replies) if reply.code == 250)
+        return replies
 
     def expect_sent(self, *recipients, **how):
         for r, reply in zip(recipients, self.send(*recipients, **how)):
             expect(reply.code == 250, f"{r}, {how}: {reply}\n{self.lmtpd.log.read_text()[-2000:]}")
 
     def agent_of(self, to, count=1):
-        """The agents of the last deliveries to an address, in the log."""
+        """The agents of the last deliveries to an address, in the log. A line may come after the reply."""
         def found():
             lines = [line for line in self.lmtpd.log.read_text().splitlines() if 'msg="delivered"' in line and f'to="{to}@example.org"' in line]
-            return [re.search(r'agent="([^"]*)"', line)[1] for line in lines[-count:]]
-        return tl.wait_for(found, f"a line about {to}")
+            return len(lines) >= self.delivered[to] and [re.search(r'agent="([^"]*)"', line)[1] for line in lines[-count:]]
+        return tl.wait_for(found, f"{self.delivered[to]} lines about {to}")
 
     def stop_lmtpd(self):
         expect(self.lmtpd.stop() == 0, "lmtpd does not stop cleanly")

@@ -186,10 +186,10 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
   }
   opened_.notify_all();
   if (!was_down && is_down)
-    log_error("next hop {} ({}) cannot be {}: {}", config_.spec.name, config_.spec.target.text,
+    log_error("{} ({}) cannot be {}: {}", text_of_hop(config_.spec.name), config_.spec.target.text,
               dialogue.error().code == Errc::corrupt ? "used" : "reached", dialogue.error().message);
   if (was_down && !is_down)
-    log_info("next hop {} ({}) is reachable again", config_.spec.name, config_.spec.target.text);
+    log_info("{} ({}) is reachable again", text_of_hop(config_.spec.name), config_.spec.target.text);
   return dialogue;
 }
 

@@ -94,7 +94,7 @@ TEST(Commands, XforwardSaysWhomTheMtaHadItFromElseTheMta) {
   envelope.id = "abc.1";
   EXPECT_EQ(xforward_command(envelope, everything()),
             "XFORWARD ADDR=192.0.2.1 NAME=[UNAVAILABLE] HELO=mta IDENT=abc.1\r\n");
-  envelope.origin = {"far.example", "198.51.100.7", "far", "4XyZ"};
+  envelope.origin = {"far.example", "198.51.100.7", "", "far", "4XyZ"};
   EXPECT_EQ(xforward_command(envelope, everything()),
             "XFORWARD ADDR=198.51.100.7 NAME=far.example HELO=far IDENT=4XyZ\r\n");
 }
