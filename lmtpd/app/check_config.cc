@@ -75,14 +75,18 @@ void check_sieve(const Config& config, Checker& check) {
   for (std::string& warning : found.warnings) check.warning(std::move(warning));
 }
 
-// Checks what lmtpd's own user needs for these users' mail. Under lmtpd.service this user runs doveconf too.
+// Checks what lmtpd's own user needs for these users' mail. Under lmtpd.service this user runs doveconf,
+// which leaves out included files that it may not read. `config` has what root has seen.
 void check_sieve_as_user(const Config& config, Checker& check) {
   if (!config.delivery.sieve.on()) return;
-  if (const std::string& file = config.scripts.dovecot; ::access(file.c_str(), R_OK) != 0)
-    check.warning(
-        fmt::format("delivery.sieve.dovecot: {}: {}, for lmtpd's user: under lmtpd.service the mail of all "
-                    "users would go through Dovecot",
-                    file, std::strerror(errno)));
+  auto seen = ask_for_scripts(config);
+  const std::string by_root = describe_rule(config.delivery.sieve.scripts);
+  if (const std::string by_user = seen ? describe_rule(*seen) : seen.error().message; by_user != by_root)
+    check.problem(fmt::format(
+        "delivery.sieve.dovecot: doveconf shows other Sieve settings to lmtpd's own user, as which it runs "
+        "under lmtpd.service: scripts of {}, and not of {}; let this user read all of Dovecot's "
+        "configuration about Sieve, or write users = \"all\"",
+        by_user, by_root));
   for (const NextHopSettings& hop : config.next_hops)
     if (auto connected = hop.spec.local() ? connect_to(hop.spec.target) : Result<Fd>(); !connected)
       check.problem("delivery.sieve.lmtp: " + connected.error().message);
@@ -179,8 +183,9 @@ void check_users(const Config& config, GoodSections good, Checker& check, std::o
 
 // Checks the readable sections against this machine: files, users, addresses, services.
 void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
-  const Config& config = read.config;
+  Config config = read.config;
   GoodSections good{read.bad_sections};
+  if (auto scripts = ask_for_scripts(config)) config.delivery.sieve.scripts = *std::move(scripts);
   check_users(config, good, check, err);
   if (good({"agent"})) check_programs(config, check);
   if (good({"tls"})) check_tls(config, check, err);

@@ -151,20 +151,22 @@ class Comparison {
 
 }  // namespace
 
-ScriptRule find_scripts(const Config& config) {
+Result<ScriptRule> ask_for_scripts(const Config& config) {
   if (!config.delivery.sieve.on()) return NoUser{"[delivery.sieve] is not configured"};
   if (config.scripts.all_users) return AllUsers{"users = \"all\""};
-  auto ask = [&]() -> Result<ScriptRule> {
-    TL_TRY_ASSIGN(Doveconf doveconf, Doveconf::find(config.scripts.dovecot));
-    return ask_scripts(config, doveconf);
-  };
-  auto rule = ask();
+  TL_TRY_ASSIGN(Doveconf doveconf, Doveconf::find(config.scripts.dovecot));
+  return ask_scripts(config, doveconf);
+}
+
+ScriptRule find_scripts(const Config& config) {
+  auto rule = ask_for_scripts(config);
   if (!rule) {
     log_error("delivery.sieve: the mail of all users goes through Dovecot until the next reload: {}: {}",
               config.scripts.dovecot, rule.error().message);
     return AllUsers{rule.error().message};
   }
-  if (std::holds_alternative<ByFile>(*rule))
+  if (!config.delivery.sieve.on()) return *std::move(rule);
+  if (std::holds_alternative<ByFile>(*rule) || config.scripts.all_users)
     log_info("Sieve scripts run for {}", describe_rule(*rule));
   else
     log_warning("Sieve scripts run for {}", describe_rule(*rule));

@@ -14,6 +14,8 @@ namespace twinloft::lmtpd {
 // Asks doveconf, with the access of this process: call it before privileges are dropped. Where doveconf gives
 // no answer, or `users = "all"`, all users: Dovecot then decides, and no script is left out.
 ScriptRule find_scripts(const Config& config);
+// As find_scripts(), without a log line. Errors: as of Doveconf.
+Result<ScriptRule> ask_for_scripts(const Config& config);
 
 // The settings that both programs need, of the protocol of the delivery (lmtp or lda).
 struct DovecotDelivery {

@@ -8,7 +8,9 @@
 #include <ostream>
 #include <vector>
 
+#include "dovecot_sieve.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/sieve/script_look.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/users/users.h"
 
@@ -159,6 +161,22 @@ int print_next_hop(const Resolved& found, const LookupRequest& asked, const Conf
   return print_outcome(found.user, deliverable, out);
 }
 
+// Whether a script runs for the user now, and where the mail goes.
+std::string sieve_text(const User& user, const Config& config) {
+  const SieveConfig& sieve = config.delivery.sieve;
+  static OsFileOps ops;
+  auto look = [&]() -> Result<bool> {
+    TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
+    TL_TRY_ASSIGN(SpoolHandle handle, spool->open());
+    return has_script(sieve.scripts, user, handle, *spool, ops);
+  };
+  auto found = look();
+  if (!found) return "unknown, mail is deferred, 451: " + found.error().message;
+  if (!*found) return fmt::format("no script; scripts run for {}", describe_rule(sieve.scripts));
+  return fmt::format("{} delivers; scripts run for {}", sieve.agent.empty() ? "Dovecot's LMTP" : sieve.agent,
+                     describe_rule(sieve.scripts));
+}
+
 int print_user(const Resolved& found, const LookupRequest& asked, const Config& config,
                const Status& deliverable, std::ostream& out) {
   const User& user = found.user;
@@ -168,6 +186,8 @@ int print_user(const Resolved& found, const LookupRequest& asked, const Config& 
   write_line(out, "home", user.home);
   write_line(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
   write_line(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
+  if (config.delivery.sieve.on() && agent_of(config.delivery, user) == builtin_agent)
+    write_line(out, "sieve", sieve_text(user, config));
   if (config.delivery.maildir.quota.driver == QuotaDriver::maildir)
     write_line(out, "quota", quota_text(user.quota));
   if (config.delivery.maildir.quota.driver == QuotaDriver::count)
@@ -197,6 +217,8 @@ Result<Asked> ask_for(const std::string& config_path, const Path& path, const Cl
   TL_TRY_ASSIGN(out.identity, find_identity(out.config.user, out.config.group));
   TL_TRY(fill_user_ids(users, out.identity));
   TL_TRY(read_secrets(users));
+  auto scripts = ask_for_scripts(out.config);
+  out.config.delivery.sieve.scripts = scripts ? *std::move(scripts) : AllUsers{scripts.error().message};
   if (out.by_root) TL_TRY(drop_privileges(out.identity));
   TL_TRY_ASSIGN(out.users, open_users(users, clock));
   return out;

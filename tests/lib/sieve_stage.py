@@ -112,7 +112,8 @@ class Stage:
 
     def start_lmtpd(self, name="lmtp", changes={}, more=""):
         self.socket, self.delivered = self.dir / f"{name}.sock", collections.Counter()
-        self.lmtpd = mail.serve(self.stage, f"lmtpd-{name}", self.write_lmtpd(name, changes, more), self.socket)
+        self.lmtpd_config = self.write_lmtpd(name, changes, more)
+        self.lmtpd = mail.serve(self.stage, f"lmtpd-{name}", self.lmtpd_config, self.socket)
 
     def check(self, name, changes={}, more=""):
         """What check-config says of a configuration, and its exit code."""

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 namespace twinloft::lmtpd {
 namespace {
 
@@ -112,6 +115,22 @@ TEST(SieveRule, NamesThatDovecotChangesAreNoPartOfAPath) {
   EXPECT_EQ(with_format("%n", "/var/%u"), "all");
   EXPECT_EQ(with_format("%n", "~/.dovecot.sieve"), "file ~/.dovecot.sieve");
   EXPECT_EQ(with_format("%u", "/var/%u"), "file /var/%u ~/.dovecot.sieve");
+}
+
+// What `doveconf -f protocol=lmtp` of both versions prints for conf/dovecot, without the sections of other
+// services.
+TEST(SieveRule, OfTheExamples) {
+  for (const char* name : {"doveconf-2.3.txt", "doveconf-2.4.txt"}) {
+    std::ifstream file(std::string(TWINLOFT_GOLDEN_DIR) + "/" + name);
+    std::stringstream text;
+    text << file.rdbuf();
+    auto output = parse_doveconf(text.str());
+    ASSERT_TRUE(output.has_value()) << name << ": " << output.error().message;
+    EXPECT_TRUE(output->root.lists("mail_plugins", "sieve")) << name;
+    EXPECT_NE(output->root.find("service", "lmtp"), nullptr) << name;
+    EXPECT_EQ(output->is_2_4(), std::string_view(name).ends_with("2.4.txt"));
+    EXPECT_EQ(rule_of(text.str()), "file ~/.dovecot.sieve") << name;
+  }
 }
 
 TEST(SieveRule, NobodyWithoutThePlugin) {
