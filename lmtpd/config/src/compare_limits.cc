@@ -79,11 +79,12 @@ class Comparison {
       never_reached(key, agent.deliveries_max, "limits.deliveries", l_.deliveries);
       never_reached(key, agent.deliveries_max, "delivery.runs", config_.spawner.runs_max);
     }
-    milliseconds longest = l_.queue_time + agent.time_limit + agent.kill_grace;
+    milliseconds longest = l_.queue_time + agent.time_limit + agent.kill_grace + filters_at_end();
     if (longest >= mta_waits)
-      say("agent.{0}.timeout: with limits.queue_time a delivery may take {1}, and an MTA waits 10min for the "
+      say("agent.{0}.timeout: with limits.queue_time{2} a delivery may take {1}, and an MTA waits 10min for "
+          "the "
           "reply: it would deliver messages twice",
-          agent.name, whole(longest));
+          agent.name, whole(longest), with_filters());
   }
 
   void with_next_hop(const NextHopSpec& hop) {
@@ -92,38 +93,48 @@ class Comparison {
       say("{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all "
           "threads that deliver",
           key, hop.connections_max, l_.deliveries);
-    milliseconds longest = l_.queue_time + hop.data_timeout;
+    milliseconds longest = l_.queue_time + hop.data_timeout + filters_at_end();
     if (longest >= mta_waits)
-      say("{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min "
+      say("{}.data_timeout: with limits.queue_time{} a delivery may take {}, and an MTA waits 10min "
           "for the reply: it would deliver messages twice",
-          key, whole(longest));
+          key, with_filters(), whole(longest));
+  }
+
+  // For all filters at the end of a message. They may wait for a thread as long as deliveries do.
+  milliseconds filters_at_end() const {
+    if (config_.filters.order.empty()) return milliseconds{0};
+    milliseconds all = l_.queue_time;
+    for (const FilterSettings& filter : config_.filters.order) all += filter.spec.message_most;
+    return all;
+  }
+  const char* with_filters() const {
+    return config_.filters.order.empty() ? "" : " and the filters' message_limit";
   }
 
   // Filters are asked one after the other. At MAIL, a filter has a connection, the negotiation and three
-  // events; at RCPT one event. Behind the message, all time that is left to it.
+  // events; at RCPT one event, behind the look-up.
   void filters() {
-    milliseconds at_mail{0}, at_rcpt{0}, at_end = l_.queue_time;
+    if (config_.filters.order.empty()) return;
+    milliseconds at_mail = l_.queue_time, at_rcpt = l_.queue_time + config_.users.lookup_timeout;
     for (const FilterSettings& filter : config_.filters.order) {
       const milter::FilterSpec& spec = filter.spec;
-      at_mail += filter.target.timeout + std::min(4 * spec.command_timeout, spec.message_most);
-      at_rcpt += std::min(spec.command_timeout, spec.message_most);
-      at_end += spec.message_most;
+      at_mail += filter.target.timeout + 4 * spec.command_timeout;
+      at_rcpt += spec.command_timeout;
       if (spec.message_timeout > spec.message_most)
         say("filter.{0}.message_timeout ({1}) is above filter.{0}.message_limit ({2}), and is never reached",
             spec.name, whole(spec.message_timeout), whole(spec.message_most));
     }
-    if (config_.filters.order.empty()) return;
-    if (at_mail >= mta_waits_for_recipient)
-      say("filter.NAME.command_timeout: all filters together may take {} at MAIL, and an MTA waits 5min",
-          whole(at_mail));
-    if (at_rcpt >= mta_waits_for_recipient)
-      say("filter.NAME.command_timeout: all filters together may take {} at RCPT, and an MTA waits 5min",
-          whole(at_rcpt));
-    if (at_end >= mta_waits)
-      say("filter.NAME.message_limit: with limits.queue_time, filters and delivery may take {}, and an MTA "
+    for (auto [command, longest] : {std::pair("MAIL", at_mail), {"RCPT", at_rcpt}})
+      if (longest >= mta_waits_for_recipient)
+        say("filter.NAME.command_timeout: with limits.queue_time, all filters together may take {} at {}, "
+            "and an "
+            "MTA waits 5min for the reply",
+            whole(longest), command);
+    if (milliseconds longest = l_.queue_time + filters_at_end(); longest >= mta_waits)
+      say("filter.NAME.message_limit: with limits.queue_time, filters and a delivery may take {}, and an MTA "
           "waits "
           "10min for the reply: it would deliver messages twice",
-          whole(at_end));
+          whole(longest));
   }
 
   static std::string whole(milliseconds time) {

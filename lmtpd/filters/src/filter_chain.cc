@@ -14,6 +14,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
+constexpr std::size_t logged_max = 200;  // bytes of a filter's text
+
 milter::Rcpt rcpt_event(const FilterRcpt& rcpt) {
   return {rcpt.recipient, rcpt.parameters, rcpt.refused};
 }
@@ -85,18 +87,23 @@ std::optional<Refusal> FilterChain::take(Decision&& decision, const Member& memb
   Refusal* refusal = std::get_if<Refusal>(&decision);
   auto* quarantining = std::get_if<Quarantining>(&decision);
   if (quarantining && quarantined_) return std::nullopt;
-  log_line(LogLevel::info, "filter",
-           {{"id", message_id_},
-            {"filter", member.name()},
-            {"at", at},
-            {"decision", name_of(decision)},
-            {"reply", refusal        ? text_of(refusal->reply)
-                      : quarantining ? quarantining->reason
-                                     : ""}});
+  const std::string said = refusal        ? text_of(refusal->reply)
+                           : quarantining ? quarantining->reason.substr(0, logged_max)
+                                          : "";
+  if (auto left_out = set_.decisions().admit(set_.clock().now()))
+    log_line(LogLevel::info, "filter",
+             {{"id", message_id_},
+              {"filter", member.name()},
+              {"at", at},
+              {"decision", name_of(decision)},
+              {"reply", said},
+              {"left_out", fmt::format("{}", *left_out)}});
   if (refusal) return std::move(*refusal);
   if (quarantining && set_.config().quarantine.empty()) {
-    log_error("{}: filter {}: the message is deferred: filters.quarantine names no mailbox", message_id_,
-              member.name());
+    set_.failures().put(
+        LogLevel::error, set_.clock().now(),
+        fmt::format("{}: filter {}: the message is deferred: filters.quarantine names no mailbox",
+                    message_id_, member.name()));
     return Refusal{{451, "4.7.1", "There is no mailbox for quarantined messages"}};
   }
   if (quarantining) {
@@ -118,7 +125,11 @@ FilteredMessage FilterChain::finish(std::shared_ptr<const Envelope> envelope,
         fmt::format("{}: a message is deferred behind its filters: {}", message_id_, error.message));
     return {FilteredMessage::Refused{reply_of_unkept(error)}};
   };
-  if (Status loaded = message.load(); !loaded) return unkept(loaded.error());
+  if (Status loaded = message.load(); !loaded) {
+    if (loaded.error().code != Errc::invalid) return unkept(loaded.error());
+    forget();
+    return {FilteredMessage::Refused{{552, "5.3.4", "The message header has too many lines"}}};
+  }
   if (auto no = pass_through(message)) return {FilteredMessage::Refused{no->reply, no->ends_connection}};
   if (discarded_) return {FilteredMessage::Discarded{}};
   if (quarantined_) message.quarantine(quarantined_->filter, quarantined_->reason);

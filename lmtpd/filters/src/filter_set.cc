@@ -1,5 +1,7 @@
 #include "filter_set.h"
 
+#include <cerrno>
+#include <new>
 #include <utility>
 
 #include "filter_chain.h"
@@ -35,7 +37,11 @@ Result<std::unique_ptr<Stream>> FilterSet::connect(std::size_t filter) {
     if (!health_[filter].may_try(clock_.now()))
       return fail(Errc::unavailable, "it could not be reached a moment ago");
   }
-  auto socket = connector_.connect(config_.order[filter].target);
+  Result<Fd> socket = fail_errno(ENOMEM, "connecting");  // if an exception ends the try
+  try {
+    socket = connector_.connect(config_.order[filter].target);
+  } catch (const std::bad_alloc&) {
+  }
   std::lock_guard lock(mutex_);
   if (!socket) {
     health_[filter].failed(clock_.now());

@@ -29,6 +29,7 @@ class FilterSet final : public Filters {
   const FiltersConfig& config() const { return config_; }
   const Clock& clock() const { return clock_; }
   LogGate& failures() { return failures_; }
+  LogRate& decisions() { return decisions_; }
 
  private:
   const FiltersConfig config_;
@@ -39,6 +40,7 @@ class FilterSet final : public Filters {
   std::unordered_set<FilterChain*> chains_;
   bool given_up_ = false;
   LogGate failures_;
+  LogRate decisions_{100};  // lines a second
 };
 
 }  // namespace twinloft::lmtpd

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <exception>
 #include <utility>
 
 #include "macros.h"
@@ -15,29 +18,48 @@ namespace {
 // A filter that must answer has this long at least, also late in a message.
 constexpr Duration least_wait = std::chrono::milliseconds(1);
 
+// This process or machine lacks something, and no filter is at fault.
+bool is_shortage(const Error& error) {
+  return error.sys == EMFILE || error.sys == ENFILE || error.sys == ENOMEM || error.sys == ENOBUFS;
+}
+
 bool is_continue(const milter::Verdict& verdict) {
   return std::holds_alternative<milter::Continue>(verdict);
 }
 
 }  // namespace
 
-// Counts the time of its life as spent for the message.
+// Counts the time of its life as spent for the message. All waits of its life have one end, until_.
 class Member::Spends {
  public:
-  explicit Spends(Member& member) : member_(member), begin_(member.set_.clock().now()) {}
-  ~Spends() {
-    member_.left_ = std::max<Duration>(least_wait, member_.left_ - (member_.set_.clock().now() - begin_));
+  explicit Spends(Member& member) : member_(member) {
+    member_.until_ = member_.set_.clock().now() + member_.left_;
   }
+  ~Spends() { member_.left_ = std::max<Duration>(least_wait, member_.until_ - member_.set_.clock().now()); }
   Spends(const Spends&) = delete;
   Spends& operator=(const Spends&) = delete;
 
  private:
   Member& member_;
-  const Instant begin_;
+};
+
+// An exception within the dialogue leaves a link in an unknown state.
+class Member::DropsOnThrow {
+ public:
+  explicit DropsOnThrow(Member& member) : member_(member) {}
+  ~DropsOnThrow() {
+    if (std::uncaught_exceptions() > before_) member_.set_link(nullptr);
+  }
+  DropsOnThrow(const DropsOnThrow&) = delete;
+  DropsOnThrow& operator=(const DropsOnThrow&) = delete;
+
+ private:
+  Member& member_;
+  const int before_ = std::uncaught_exceptions();
 };
 
 bool Member::would_block(const FilterMail& mail) const {
-  if (!link_ || told_ != mail.client || !link_->is_idle()) return true;
+  if (!link_ || told_ != mail.client || !link_->is_idle() || link_->has_deferred_client()) return true;
   return link_->would_block(mail_event(mail));
 }
 
@@ -49,13 +71,17 @@ Decision Member::begin(const FilterMail& mail, const milter::Macros& macros) {
   message_id_ = mail.envelope->id;
   left_ = spec_.message_most;
   Spends time(*this);
-  if (Status reached = reach(mail.client, macros); !reached) return fail(reached.error());
+  DropsOnThrow guard(*this);
+  Status reached = reach(mail.client, macros);
+  if (!reached && is_shortage(reached.error())) return short_of_resources(reached.error());
+  if (!reached) return fail(reached.error());
   return ask_link(mail_event(mail), macros);
 }
 
 Status Member::reach(const FilterClient& client, const milter::Macros& macros) {
   if (link_ && !link_->is_idle()) leave();  // the filter has closed the connection
-  if (link_ && told_ != client) {
+  // A filter that deferred the client is asked again at the next message.
+  if (link_ && (told_ != client || link_->has_deferred_client())) {
     auto goes_on = link_->begin_another_client();
     if (!goes_on || !*goes_on) leave();
     told_.reset();
@@ -82,6 +108,7 @@ Member::Asked Member::introduce(const FilterClient& client, const milter::Macros
 
 Decision Member::hear(const milter::Event& event, const milter::Macros& macros) {
   Spends time(*this);
+  DropsOnThrow guard(*this);
   return ask_link(event, macros);
 }
 
@@ -94,6 +121,7 @@ Decision Member::ask_link(const milter::Event& event, const milter::Macros& macr
 Decision Member::hear(MessagePass& message, const milter::Macros& macros) {
   if (failed_) return decision_of(spec_.on_failure, *failed_);
   Spends time(*this);
+  DropsOnThrow guard(*this);
   milter::MessageEdit edit = message.begin_edit(link_->agreement().wants(milter::wish::leading_space));
   std::optional<Error> own;  // a fault of this side, not the filter's
   Asked verdict = say_message(message, macros, [&](milter::Change&& change) -> Status {
@@ -103,6 +131,7 @@ Decision Member::hear(MessagePass& message, const milter::Macros& macros) {
     if (!taken && (edit.is_too_large() || about_body)) own = taken.error();
     return taken;
   });
+  if (message.read_error()) own = message.read_error();
   if (own) return own_fault(*own, edit.is_too_large());
   if (!verdict) return fail(verdict.error());
   Decision decision = decision_of(*verdict);
@@ -145,9 +174,10 @@ Member::Asked Member::say_header(const milter::MessageHeader& header) {
 Decision Member::fail(const Error& error) {
   leave();
   failed_ = error.message;
-  set_.failures().put(LogLevel::error, set_.clock().now(),
-                      fmt::format("{}: filter {}: {}; its default action \"{}\" follows", message_id_,
-                                  spec_.name, error.message, milter::to_string(spec_.on_failure)));
+  if (!has_given_up())
+    set_.failures().put(LogLevel::error, set_.clock().now(),
+                        fmt::format("{}: filter {}: {}; its default action \"{}\" follows", message_id_,
+                                    spec_.name, error.message, milter::to_string(spec_.on_failure)));
   return decision_of(spec_.on_failure, *failed_);
 }
 
@@ -159,16 +189,26 @@ Decision Member::own_fault(const Error& error, bool too_large) {
   return Refusal{reply_of_unkept(error)};
 }
 
+// For lack of descriptors or memory here: the filter is not at fault, so its default action does not follow.
+Decision Member::short_of_resources(const Error& error) {
+  leave();
+  set_.failures().put(LogLevel::error, set_.clock().now(),
+                      fmt::format("{}: filter {}: {}", message_id_, spec_.name, error.message));
+  return Refusal{{451, "4.3.2", "No resources for a filter now, try again later"}};
+}
+
 void Member::forget() {
   failed_.reset();
-  if (link_ && link_->in_message() && !link_->abort()) leave();
+  if (!link_) return;
+  if (link_->in_message() && !link_->abort()) leave();
+  if (link_) link_->free_memory();
 }
 
 void Member::set_link(std::unique_ptr<milter::FilterLink> link) {
   std::lock_guard lock(mutex_);
   link_ = std::move(link);
   told_.reset();
-  if (given_up_) link_->shut();
+  if (given_up_ && link_) link_->shut();
 }
 
 void Member::leave() {
@@ -176,6 +216,11 @@ void Member::leave() {
   std::lock_guard lock(mutex_);
   link_.reset();
   told_.reset();
+}
+
+bool Member::has_given_up() {
+  std::lock_guard lock(mutex_);
+  return given_up_;
 }
 
 void Member::give_up() {

@@ -48,12 +48,15 @@ class Member {
   Asked say_header(const milter::MessageHeader& header);
   Decision fail(const Error& error);
   Decision own_fault(const Error& error, bool too_large);
+  Decision short_of_resources(const Error& error);
+  bool has_given_up();
   void set_link(std::unique_ptr<milter::FilterLink> link);
   void leave();
 
   // The latest end of a wait now, so that all waits for this message stay below spec_.message_most.
-  Instant most() const { return set_.clock().now() + left_; }
+  Instant most() const { return until_; }
   class Spends;
+  class DropsOnThrow;
 
   FilterSet& set_;
   const milter::FilterSpec& spec_;
@@ -65,6 +68,7 @@ class Member {
   std::optional<std::string> failed_;  // in this message: why
   std::string message_id_;             // for log lines
   Duration left_{};                    // of spec_.message_most
+  Instant until_{};                    // while Spends lives: now and left_, when it began
 };
 
 }  // namespace twinloft::lmtpd

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "twinloft/base/crc32c.h"
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/command.h"
 
@@ -16,6 +17,20 @@ namespace {
 
 // Behind the header: the line that ends it.
 constexpr std::size_t rest_of_header = 4096;
+
+constexpr std::size_t recipients_named_max = 100;  // in a header field
+
+// Before the parse, which needs memory for each line.
+bool has_too_many_lines(std::string_view message) {
+  std::size_t lines = 0;
+  for (std::size_t at = 0; at < message.size() && message[at] != '\r' && message[at] != '\n';) {
+    std::size_t end = message.find('\n', at);
+    if (end == std::string_view::npos) break;
+    if (++lines > MessagePass::header_lines_max) return true;
+    at = end + 1;
+  }
+  return false;
+}
 
 // Reads up to into.size() bytes. At the end of the file: fewer.
 Result<std::size_t> read_part(int file, std::span<char> into, std::uint64_t at) {
@@ -90,35 +105,43 @@ std::string printable(std::string_view text) {
 
 Status MessagePass::load() {
   const MessageBody& body = body_->body();
-  if (body.in_memory()) {
-    header_ = milter::MessageHeader::parse(body.memory);
-  } else {
-    std::string front(std::min<std::uint64_t>(body.size, config_.header_bytes_max + rest_of_header), '\0');
-    TL_TRY_ASSIGN(std::size_t got, read_part(body.file.get(), front, 0));
-    header_ = milter::MessageHeader::parse(std::string_view(front).substr(0, got));
+  std::string buffer;
+  std::string_view front = body.memory;
+  if (!body.in_memory()) {
+    buffer.resize(std::min<std::uint64_t>(body.size, config_.header_bytes_max + rest_of_header));
+    TL_TRY_ASSIGN(std::size_t got, read_part(body.file.get(), buffer, 0));
+    front = std::string_view(buffer).substr(0, got);
   }
+  if (has_too_many_lines(front))
+    return fail(Errc::invalid, "the header has more than {} lines", header_lines_max);
+  header_ = milter::MessageHeader::parse(front);
   body_begin_ = header_.bytes_in_message();
   return {};
 }
 
-Result<milter::Verdict> MessagePass::for_each_part(const Each& each) const {
+// The part of the stored message at this place, of at most milter::data_bytes_max bytes.
+Result<std::string_view> MessagePass::read(std::uint64_t at, std::string& buffer) const {
   const MessageBody& body = body_->body();
+  const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(body.size - at, milter::data_bytes_max));
+  if (body.in_memory()) return std::string_view(body.memory).substr(at, want);
+  buffer.resize(want);
+  TL_TRY_ASSIGN(std::size_t got, read_part(body.file.get(), buffer, at));
+  if (got != want) return fail(Errc::corrupt, "a stored message is shorter than it was");
+  return std::string_view(buffer);
+}
+
+Result<milter::Verdict> MessagePass::for_each_part(const Each& each) const {
   std::string buffer;
-  for (std::uint64_t at = body_begin_; at < body.size;) {
-    const auto want = static_cast<std::size_t>(
-        std::min<std::uint64_t>(body.size - at, milter::data_bytes_max));
-    std::string_view part;
-    if (body.in_memory()) {
-      part = std::string_view(body.memory).substr(at, want);
-    } else {
-      buffer.resize(want);
-      TL_TRY_ASSIGN(std::size_t got, read_part(body.file.get(), buffer, at));
-      if (got != want) return fail(Errc::io, "a stored message is shorter than it was");
-      part = buffer;
+  read_error_.reset();
+  for (std::uint64_t at = body_begin_; at < body_->body().size;) {
+    auto part = read(at, buffer);
+    if (!part) {
+      read_error_ = part.error();
+      return std::unexpected(std::move(part).error());
     }
-    TL_TRY_ASSIGN(milter::Verdict verdict, each(part));
+    at += part->size();
+    TL_TRY_ASSIGN(milter::Verdict verdict, each(*part));
     if (!std::holds_alternative<milter::Continue>(verdict)) return verdict;
-    at += want;
   }
   return milter::Verdict(milter::Continue{});
 }
@@ -143,6 +166,7 @@ void MessagePass::take(milter::MessageEdit::Edited&& edited, const std::string& 
   if (edited.body) {
     body_ = static_cast<Sink&>(*edited.body).take();
     body_begin_ = 0;
+    new_body_ = true;
   }
   if (edited.sender) take_sender(*edited.sender);
   for (const Path& path : edited.removed) remove(path);
@@ -184,16 +208,19 @@ void MessagePass::quarantine(const std::string& filter, const std::string& reaso
   auto command = parse_recipient(config_.quarantine, {});
   if (!command) return;  // the configuration was checked
   std::string recipients;
+  std::size_t named = 0;
   for (std::size_t i = 0; i < envelope_->recipients.size(); ++i) {
-    if (!removed_.empty() && removed_[i]) continue;
+    if ((!removed_.empty() && removed_[i]) || ++named > recipients_named_max) continue;
     if (!recipients.empty()) recipients += ",\n ";
     recipients += "<" + printable(envelope_->recipients[i].text) + ">";
   }
+  if (named > recipients_named_max)
+    recipients += fmt::format(",\n and {} more", named - recipients_named_max);
   header_.apply(milter::InsertHeader{0, "X-Quarantine-Recipients", recipients}, false);
   header_.apply(
       milter::InsertHeader{0, "X-Quarantine-Reason", fmt::format("{}: {}", filter, printable(reason))},
       false);
-  changed_ = true;
+  changed_ = quarantined_ = true;
   removed_.assign(envelope_->recipients.size(), true);
   added_.clear();
   added_.push_back({std::move(*command), filter});
@@ -201,20 +228,37 @@ void MessagePass::quarantine(const std::string& filter, const std::string& reaso
 
 // As a whole: the deliveries read one message.
 Status MessagePass::store() {
+  using NewBody = milter::MessageHeader::NewBody;
   std::shared_ptr<StoredBody> whole = make_body_();
-  TL_TRY(whole->append(header_.text()));
-  auto copied = for_each_part([&](std::string_view part) -> Result<milter::Verdict> {
-    TL_TRY(whole->append(part));
-    return milter::Verdict(milter::Continue{});
-  });
-  if (!copied) return std::unexpected(std::move(copied).error());
+  TL_TRY(whole->append(header_.text(new_body_ ? NewBody::yes : NewBody::no)));
+  TL_TRY(copy_body(*whole));
   body_ = std::move(whole);
+  return {};
+}
+
+// Reads all of the stored message, as a delivery would: the file is never synced, so the file system may lose
+// written bytes without an error at read.
+Status MessagePass::copy_body(StoredBody& to) const {
+  const MessageBody& body = body_->body();
+  std::string buffer;
+  std::uint32_t checksum = 0;
+  for (std::uint64_t at = 0; at < body.size;) {
+    TL_TRY_ASSIGN(std::string_view part, read(at, buffer));
+    if (body.checksum) checksum = crc32c(as_bytes(part), checksum);
+    const std::uint64_t end = at + part.size();
+    if (end > body_begin_)
+      TL_TRY(to.append(part.substr(body_begin_ - std::min<std::uint64_t>(at, body_begin_))));
+    at = end;
+  }
+  if (body.checksum && checksum != *body.checksum)
+    return fail(Errc::corrupt, "a stored message of {} bytes differs from what was written", body.size);
   return {};
 }
 
 Result<FilteredMessage::Passed> MessagePass::finish() {
   if (changed_) TL_TRY(store());
-  return FilteredMessage::Passed{envelope_, std::move(removed_), std::move(added_), std::move(body_)};
+  return FilteredMessage::Passed{envelope_, std::move(removed_), std::move(added_), std::move(body_),
+                                 quarantined_};
 }
 
 }  // namespace twinloft::lmtpd

@@ -22,8 +22,13 @@ class MessagePass {
               const FiltersConfig& config, const MakeStoredBody& make_body)
       : config_(config), make_body_(make_body), envelope_(std::move(envelope)), body_(std::move(body)) {}
 
-  // Reads the header. Errors, here and below: Errc::io, Errc::exhausted (no room for the message).
+  static constexpr std::size_t header_lines_max = 20'000;
+
+  // Reads the header. Errors, here and below: Errc::io, Errc::corrupt (the stored message has changed),
+  // Errc::exhausted (no room for the message). Errc::invalid: more than header_lines_max lines.
   Status load();
+  // The last for_each_part() could not read the stored message, and its error is no error of `each`.
+  const std::optional<Error>& read_error() const { return read_error_; }
 
   const milter::MessageHeader& header() const { return header_; }
   // Calls `each` with the parts of the body in order, of at most milter::data_bytes_max bytes. Ends early,
@@ -46,6 +51,8 @@ class MessagePass {
   void remove(const Path& path);
   void add(milter::Addressed&& added, const std::string& filter);
   Status store();
+  Status copy_body(StoredBody& to) const;
+  Result<std::string_view> read(std::uint64_t at, std::string& buffer) const;
 
   const FiltersConfig& config_;
   const MakeStoredBody& make_body_;
@@ -53,7 +60,10 @@ class MessagePass {
   std::shared_ptr<StoredBody> body_;
   std::size_t body_begin_ = 0;  // the bytes of body_ before the body of the message
   milter::MessageHeader header_;
-  bool changed_ = false;  // header or body
+  bool changed_ = false;   // header or body
+  bool new_body_ = false;  // body_ has no header
+  bool quarantined_ = false;
+  mutable std::optional<Error> read_error_;
   std::vector<bool> removed_;
   std::vector<FilteredMessage::AddedRecipient> added_;
 };

@@ -23,8 +23,14 @@ bool is_field_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return c > 32 && c < 127 && c != ':'; });
 }
 
-// Takes "5.7.1" and the blanks behind it from the front. Empty: `text` does not begin with a status code.
-std::string take_enhanced(std::string_view& text) {
+char line_class(int code) {
+  return static_cast<char>('0' + code / 100);
+}
+
+// Takes "5.7.1" and the blank behind it from the front. Empty: `text` does not begin with a status of this
+// class, and so belongs to the text.
+std::string take_enhanced(std::string_view& text, char status_class) {
+  if (!text.starts_with(status_class)) return {};
   std::size_t at = 0;
   for (int part = 0; part < 3; ++part) {
     std::size_t begin = at;
@@ -48,7 +54,8 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// "550 5.7.1 text", or several lines "550-5.7.1 text" that CR LF separates.
+// "550 5.7.1 text", or several lines "550-5.7.1 text" that CR LF separates. The first line's code counts: a
+// refusal with a slip in its form is still a refusal.
 Result<Answer> parse_reply(std::string_view text) {
   FilterReply reply;
   while (!text.empty()) {
@@ -62,16 +69,13 @@ Result<Answer> parse_reply(std::string_view text) {
     int code = (line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0');
     line.remove_prefix(std::min<std::size_t>(line.size(), 4));
     if (reply.lines.empty()) reply.code = code;
-    if (code != reply.code) return fail(Errc::invalid, "a reply has the codes {} and {}", reply.code, code);
-    std::string enhanced = take_enhanced(line);
+    std::string enhanced = take_enhanced(line, line_class(reply.code));
     if (reply.lines.empty()) reply.enhanced = std::move(enhanced);
     reply.lines.push_back(unescaped(line));
   }
   if (reply.lines.empty()) return fail(Errc::invalid, "a reply without a code");
   if (reply.code < 400 || reply.code > 599)
     return fail(Errc::invalid, "a reply has the code {}, which is neither 4xx nor 5xx", reply.code);
-  if (!reply.enhanced.empty() && reply.enhanced[0] != static_cast<char>('0' + reply.code / 100))
-    return fail(Errc::invalid, "the status {} contradicts the code {}", reply.enhanced, reply.code);
   return Verdict(std::move(reply));
 }
 

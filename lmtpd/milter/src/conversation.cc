@@ -132,6 +132,12 @@ void Conversation::take_verdict(char command, const Verdict& verdict) {
     message_verdict_ = verdict;
 }
 
+bool Conversation::has_deferred_client() const {
+  if (!client_verdict_) return false;
+  const FilterReply* reply = std::get_if<FilterReply>(&*client_verdict_);
+  return std::holds_alternative<Tempfail>(*client_verdict_) || (reply && reply->code < 500);
+}
+
 void Conversation::abort(std::string& out) {
   TL_CHECK_MSG(std::holds_alternative<Idle>(state_), "an answer is awaited");
   in_message_ = false;

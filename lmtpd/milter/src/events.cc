@@ -1,5 +1,7 @@
 #include "twinloft/lmtpd/milter/events.h"
 
+#include <algorithm>
+
 #include "twinloft/base/check.h"
 #include "twinloft/lmtpd/milter/packet.h"
 
@@ -7,9 +9,11 @@ namespace twinloft::lmtpd::milter {
 
 namespace {
 
-// A NUL byte would end the text early.
+// A NUL byte would end the text early, and hide the rest from the filter.
 void append_text(std::string& out, std::string_view text) {
-  out += text.substr(0, text.find('\0'));
+  const std::size_t begin = out.size();
+  out += text;
+  std::replace(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(), '\0', '?');
   out += '\0';
 }
 
@@ -68,7 +72,8 @@ std::optional<MacroStage> macro_stage_of(const Event& event) {
 
 const MacroNames& usual_macros(MacroStage stage) {
   static const std::array<MacroNames, macro_stages> names = {{
-      {"j", "{daemon_name}", "{daemon_addr}", "v", "_"},
+      {"j", "{daemon_name}", "{daemon_addr}", "v", "_", "{client_addr}", "{client_name}", "{client_ptr}",
+       "{client_port}"},
       {"{tls_version}", "{cipher}", "{cipher_bits}", "{cert_subject}", "{cert_issuer}"},
       {"i", "{auth_type}", "{auth_authen}", "{auth_author}", "{mail_addr}", "{mail_host}", "{mail_mailer}"},
       {"{rcpt_addr}", "{rcpt_host}", "{rcpt_mailer}"},

@@ -12,10 +12,12 @@ constexpr Instant no_bound{INT64_MAX};
 }  // namespace
 
 Status FilterLink::flush(Instant deadline) {
+  if (broken_) return fail(Errc::unavailable, "the connection is broken");
   if (collected_.empty()) return {};
-  TL_TRY(stream_->write(collected_, deadline));
+  Status written = stream_->write(collected_, deadline);
+  broken_ = !written;
   collected_.clear();
-  return {};
+  return written;
 }
 
 Result<Heard> FilterLink::hear(Instant deadline) {
@@ -49,6 +51,8 @@ Result<Verdict> FilterLink::say(const Event& event, const Macros& macros, std::c
   for (;;) {
     TL_TRY_ASSIGN(Heard heard, hear(deadline));
     if (Verdict* verdict = std::get_if<Verdict>(&heard)) return std::move(*verdict);
+    // A filter that never stops to talk lets no read wait.
+    if (clock_.now() >= deadline) return fail(Errc::timeout, "no verdict in time");
     if (Change* change = std::get_if<Change>(&heard)) TL_TRY((*take)(std::move(*change)));
     if (std::holds_alternative<Progress>(heard)) deadline = in(time, most);
   }
@@ -74,9 +78,14 @@ Result<bool> FilterLink::begin_another_client() {
 }
 
 void FilterLink::quit() {
-  if (conversation_.is_broken() || conversation_.awaits_answer()) return;
+  if (broken_ || conversation_.is_broken() || conversation_.awaits_answer()) return;
   conversation_.quit(collected_);
   (void)flush(clock_.now());
+}
+
+void FilterLink::free_memory() {
+  if (collected_.empty() && collected_.capacity() > kept_max) std::string().swap(collected_);
+  reader_.free_memory(kept_max);
 }
 
 }  // namespace twinloft::lmtpd::milter

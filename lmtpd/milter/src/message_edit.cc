@@ -31,7 +31,8 @@ bool same_mailbox(const Path& a, const Path& b) {
 }
 
 Status MessageEdit::take(Change&& change) {
-  if (!std::holds_alternative<ReplaceBody>(change) && ++changes_ > changes_max)
+  const ReplaceBody* part = std::get_if<ReplaceBody>(&change);
+  if ((!part || part->bytes.empty()) && ++changes_ > changes_max)
     return fail(Errc::exhausted, "the filter makes more than {} changes", changes_max);
   return std::visit([this](auto&& c) { return apply(std::move(c)); }, std::move(change));
 }

@@ -93,7 +93,10 @@ MessageHeader::Field MessageHeader::make_field(std::string_view name, std::strin
   value = without_line_end(value);
   while (true) {
     std::string_view line = first_line(value);
+    const std::size_t begin = field.bytes.size();
     field.bytes += without_line_end(line);
+    // Some readers take a bare CR as a line end.
+    std::replace(field.bytes.begin() + static_cast<std::ptrdiff_t>(begin), field.bytes.end(), '\r', ' ');
     field.bytes += line_end;
     value.remove_prefix(line.size());
     if (value.empty()) break;
@@ -133,13 +136,14 @@ void MessageHeader::apply(const ChangeHeader& change, bool with_leading_space) {
   if (!change.value.empty()) insert(at, make_field(name, change.value, with_leading_space));
 }
 
-std::string MessageHeader::text() const {
+std::string MessageHeader::text(NewBody body) const {
+  const bool changed = changed_ || body == NewBody::yes;
   std::string text;
   for (const Field& field : fields_) {
     text += field.bytes;
-    if (changed_ && !text.ends_with('\n')) text += line_end;  // the message ended within the field
+    if (changed && !text.ends_with('\n')) text += line_end;  // the message ended within the field
   }
-  text += empty_line_.empty() && changed_ ? line_end : empty_line_;
+  text += empty_line_.empty() && changed ? line_end : empty_line_;
   return text;
 }
 

@@ -70,6 +70,7 @@ void Session::go_on(AtData&&, FilterVerdict&& verdict) {
   if (close_if_asked(verdict)) return;
   tell_refusal(Refused::What::message, transaction_->envelope->recipients.front().text, *verdict.refusal);
   reply(*verdict.refusal);
+  reset_transaction();  // otherwise filters that have accepted DATA would hear commands out of order
 }
 
 // A refused chunk is skipped; its reply follows, or those for each recipient.

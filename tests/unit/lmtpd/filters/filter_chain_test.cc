@@ -397,5 +397,59 @@ TEST_F(FilterChainTest, SilentFiltersAreNotWaitedFor) {
   EXPECT_TRUE(std::holds_alternative<FilteredMessage::Passed>(out.what));
 }
 
+// Each answer comes within its own limit, and all together would not.
+TEST_F(FilterChainTest, AllAnswersToAMessageHaveOneLimit) {
+  config.order[0].message_most = std::chrono::milliseconds(200);
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "X: y\r\n";
+  connector[0].answer = [&](const milter::Packet& p) {
+    if (ScriptedFilter::is_silent(p.kind)) return std::string();
+    if (p.kind == command::header) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return packet(answer::continue_);
+  };
+  config.header_bytes_max = config.message_bytes_max = 10'000;
+  EXPECT_EQ(refused(many + "\r\n").code, 451);
+}
+
+TEST_F(FilterChainTest, AFilterThatDeferredTheClientIsAskedAgain) {
+  for (const std::string& later :
+       {packet(answer::tempfail), packet(answer::reply_code, "451 4.7.1 later\0"sv)}) {
+    connector[0].answer = answering(command::connect, later);
+    EXPECT_EQ(mail().refusal->code, 451);
+    connector[0].answer = answering('?', "");
+    EXPECT_EQ(text_of(passed().body), message);
+    session.reset();
+  }
+}
+
+TEST_F(FilterChainTest, AShortageHereIsNotTheFiltersFault) {
+  config.order[0].on_failure = milter::DefaultAction::accept;
+  connector[0].shortage = true;
+  EXPECT_EQ(mail().refusal->enhanced, "4.3.2");
+}
+
+TEST_F(FilterChainTest, AStoredMessageThatCannotBeReadIsNotTheFiltersFault) {
+  config.order[0].on_failure = milter::DefaultAction::reject;
+  ASSERT_FALSE(mail().refusal || rcpt().refusal || data().refusal);
+  auto body = body_of(std::string(message) + std::string(100, 'x'), true);
+  ASSERT_EQ(::ftruncate(body->body().file.get(), 60), 0);
+  FilteredMessage out = chain().finish(envelope, body);
+  auto* no = std::get_if<FilteredMessage::Refused>(&out.what);
+  ASSERT_TRUE(no);
+  EXPECT_EQ(no->reply.code, 451);
+}
+
+TEST_F(FilterChainTest, AHeaderOfVeryManyLinesIsRefused) {
+  config.header_bytes_max = config.message_bytes_max = 1 << 20;
+  std::string many;
+  for (int i = 0; i < 20'001; ++i) many += "a:\r\n";
+  EXPECT_EQ(refused(many + "\r\n").code, 552);
+}
+
+TEST_F(FilterChainTest, ANewBodyIsNoPartOfTheHeader) {
+  connector[0].answer = changing(packet(answer::replace_body, "From: forged\r\n"));
+  EXPECT_EQ(text_of(passed("Subject: one\r\n").body), "Subject: one\r\n\r\nFrom: forged\r\n");
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd::test

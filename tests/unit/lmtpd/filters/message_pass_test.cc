@@ -64,5 +64,34 @@ TEST_F(MessagePassTest, AQuotedRecipientIsFoundByItsMailbox) {
   EXPECT_EQ(pass.finish()->removed, (std::vector<bool>{false, true}));
 }
 
+// A delivery would refuse the file that the file system has changed. So does a change of the message.
+TEST_F(MessagePassTest, AFileThatDiffersFromWhatWasWrittenIsAnError) {
+  auto body = body_of("A: b\r\n\r\n" + std::string(100, 'x'), true);
+  body->set_checksum();
+  for (bool damaged : {false, true}) {
+    if (damaged) {
+      ASSERT_EQ(::pwrite(body->body().file.get(), "y", 1, 50), 1);
+    }
+    MessagePass pass(envelope, body, config, make);
+    ASSERT_TRUE(pass.load());
+    auto edit = pass.begin_edit(false);
+    ASSERT_TRUE(edit.take(milter::AddHeader{"X", "y"}));
+    pass.take(std::move(edit).finish(), "f");
+    EXPECT_EQ(pass.finish().has_value(), !damaged);
+  }
+}
+
+TEST_F(MessagePassTest, AQuarantinedMessageNamesAHundredRecipients) {
+  config.quarantine = "bad@here.example";
+  while (envelope->recipients.size() < 150) envelope->recipients.push_back(envelope->recipients[0]);
+  MessagePass pass(envelope, body_of("\r\n"), config, make);
+  ASSERT_TRUE(pass.load());
+  pass.quarantine("f", "why");
+  auto out = pass.finish();
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(out->quarantined);
+  EXPECT_TRUE(text_of(out->body).ends_with(">,\r\n and 50 more\r\n\r\n"));
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd::test

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "twinloft/base/crc32c.h"
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/milter/packet.h"
 #include "twinloft/lmtpd/milter/protocol.h"
@@ -36,6 +37,7 @@ inline std::string agreement(std::uint32_t wishes, std::uint32_t rights = milter
 struct ScriptedFilter {
   std::uint32_t wishes = 0;
   bool reachable = true;
+  bool shortage = false;  // of descriptors, on this side
   // The answer to a packet other than the negotiation and macros. Empty: no answer.
   std::function<std::string(const milter::Packet&)> answer = [](const milter::Packet& p) {
     return is_silent(p.kind) ? std::string() : packet(milter::answer::continue_);
@@ -85,6 +87,7 @@ class ScriptedConnector final : public Connector {
   std::size_t connections() const { return threads_.size(); }
 
   Result<Fd> connect(std::size_t target) override {
+    if (filters_[target].shortage) return fail_errno(EMFILE, "socket");
     if (!filters_[target].reachable) return fail(Errc::unavailable, "connection refused");
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -137,6 +140,7 @@ class FakeBody final : public StoredBody {
     return write_all(body_.file.get(), as_bytes(bytes));
   }
   const MessageBody& body() const override { return body_; }
+  void set_checksum() { body_.checksum = crc32c(as_bytes(text())); }
   std::string text() const {
     if (body_.in_memory()) return body_.memory;
     std::string out(body_.size, '\0');

@@ -47,17 +47,15 @@ class ScriptedFilter final : public Stream {
   ScriptedFilter(Script& script, ManualClock& clock) : script_(script), clock_(clock) {}
   Result<std::size_t> read(MutableByteSpan into, Instant deadline) override {
     std::size_t there = std::min(script_.bytes, script_.output.size()) - at_;
-    const bool negotiates = at_ == 0;  // this answer comes at once
-    const auto wait = negotiates ? std::chrono::milliseconds(0) : script_.wait;
+    const auto wait = at_ == 0 ? std::chrono::milliseconds(0) : script_.wait;  // the negotiation takes no
+                                                                               // time
     if (clock_.now() + wait > deadline || (there == 0 && script_.hangs)) {
       clock_.time = std::max(clock_.time, deadline);
       return fail(Errc::timeout, "no answer in time");
     }
     clock_.time = clock_.time + wait;
     if (there == 0) return fail(Errc::unavailable, "the connection has ended");
-    if (negotiates) there = std::min(there, agreement(0).size());
-    std::size_t count = std::min(
-        {into.size(), there, wait.count() > 0 ? packet(answer::progress).size() : there});
+    std::size_t count = std::min({into.size(), there, to_the_end_of_a_packet()});
     std::memcpy(into.data(), script_.output.data() + at_, count);
     at_ += count;
     return count;
@@ -72,9 +70,22 @@ class ScriptedFilter final : public Stream {
   void shut() override {}
 
  private:
+  // A filter answers one event at a time.
+  std::size_t to_the_end_of_a_packet() {
+    if (at_ == end_) {
+      const std::string_view rest = std::string_view(script_.output).substr(at_);
+      std::size_t bytes = 4;
+      for (std::size_t i = 0, length = 0; i < std::min<std::size_t>(4, rest.size()); ++i)
+        length = length << 8 | static_cast<unsigned char>(rest[i]), bytes = 4 + length;
+      end_ = at_ + bytes;
+    }
+    return end_ - at_;
+  }
+
   Script& script_;
   ManualClock& clock_;
   std::size_t at_ = 0;
+  std::size_t end_ = 0;  // of the packet at at_
 };
 
 // What the filter may do to the message, and the verdict.
@@ -199,6 +210,77 @@ TEST_F(FilterLinkTest, AnErrorOfTheTakerEndsTheDialogue) {
   auto verdict = link.end_message({}, most,
                                   [](Change&&) -> Status { return fail(Errc::io, "the disk is full"); });
   ASSERT_FALSE(verdict);
+}
+
+// Its packets are always there, so no read ever waits.
+class EndlessFilter final : public Stream {
+ public:
+  EndlessFilter(std::string talk, ManualClock& clock) : talk_(std::move(talk)), clock_(clock) {}
+  Result<std::size_t> read(MutableByteSpan into, Instant) override {
+    std::string out = std::exchange(negotiated_, true) ? talk_ : agreement(all_silent);
+    std::memcpy(into.data(), out.data(), out.size());
+    clock_.time = clock_.time + std::chrono::milliseconds(1);
+    return out.size();
+  }
+  Status write(std::string_view, Instant) override { return {}; }
+  Status start_tls(const TlsClientContext&, Instant) override { return fail(Errc::denied, "no TLS"); }
+  bool has_news() override { return false; }
+  void shut() override {}
+
+ private:
+  const std::string talk_;
+  ManualClock& clock_;
+  bool negotiated_ = false;
+};
+
+TEST_F(FilterLinkTest, AFilterThatNeverStopsToTalkMeetsItsLimit) {
+  for (const std::string& talk :
+       {packet(answer::progress), packet(answer::replace_body, ""), packet(answer::add_header, "X\0y\0"sv)}) {
+    FilterLink link(std::make_unique<EndlessFilter>(talk, clock), spec, clock);
+    ASSERT_TRUE(link.open());
+    ASSERT_TRUE(link.say(Mail{}, {}, most));
+    auto verdict = link.end_message({}, clock.now() + seconds(700), [](Change&&) { return Status(); });
+    ASSERT_FALSE(verdict);
+    EXPECT_EQ(verdict.error().code, Errc::timeout);
+  }
+}
+
+// Takes `bytes_max` bytes, then nothing more.
+class StuckFilter final : public Stream {
+ public:
+  StuckFilter(std::size_t bytes_max, std::string& got) : left_(bytes_max), got_(got) {}
+  Result<std::size_t> read(MutableByteSpan into, Instant) override {
+    const std::string out = agreement(all_silent);
+    std::memcpy(into.data(), out.data(), out.size());
+    return out.size();
+  }
+  Status write(std::string_view bytes, Instant) override {
+    const std::size_t count = std::min(left_, bytes.size());
+    got_ += bytes.substr(0, count);
+    left_ -= count;
+    return count == bytes.size() ? Status() : fail(Errc::timeout, "no answer in time");
+  }
+  Status start_tls(const TlsClientContext&, Instant) override { return fail(Errc::denied, "no TLS"); }
+  bool has_news() override { return false; }
+  void shut() override {}
+
+ private:
+  std::size_t left_;
+  std::string& got_;
+};
+
+// The filter would read them at a wrong place of its stream.
+TEST_F(FilterLinkTest, NoByteIsSentAgainAfterAPartialWrite) {
+  std::string all, part;
+  for (auto [bytes, got] : {std::pair<std::size_t, std::string*>(1'000'000, &all), {60, &part}}) {
+    FilterLink link(std::make_unique<StuckFilter>(bytes, *got), spec, clock);
+    ASSERT_TRUE(link.open());
+    ASSERT_TRUE(link.say(Mail{"a@b.example", {}}, {}, most));
+    ASSERT_TRUE(link.say(Rcpt{"c@d.example", {}, false}, {}, most));
+    (void)link.abort();
+    link.quit();
+  }
+  EXPECT_EQ(part, all.substr(0, 60));
 }
 
 }  // namespace

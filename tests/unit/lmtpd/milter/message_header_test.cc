@@ -100,5 +100,19 @@ TEST(MessageHeader, TheFilterMayChooseTheBlankBehindTheColon) {
   EXPECT_EQ(header.text(), "X:a\r\nY:  b\r\n\r\n");
 }
 
+TEST(MessageHeader, ABareCrInAValueIsNoLineEnd) {
+  MessageHeader header = MessageHeader::parse("A: b\r\n\r\n");
+  header.apply(AddHeader{"X", "a\rBcc: b\r\r\n c"}, false);
+  EXPECT_EQ(header.text(), "A: b\r\nX: a Bcc: b \r\n c\r\n\r\n");
+}
+
+TEST(MessageHeader, ANewBodyIsBehindAnEmptyLine) {
+  using NewBody = MessageHeader::NewBody;
+  EXPECT_EQ(MessageHeader::parse("A: b\r\n").text(NewBody::yes), "A: b\r\n\r\n");
+  EXPECT_EQ(MessageHeader::parse("A: b").text(NewBody::yes), "A: b\r\n\r\n");
+  EXPECT_EQ(MessageHeader::parse("A: b\r\nmalformed\r\n").text(NewBody::yes), "A: b\r\n\r\n");
+  EXPECT_EQ(MessageHeader::parse("A: b\r\n\r\n").text(NewBody::yes), "A: b\r\n\r\n");
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd::milter

@@ -52,6 +52,8 @@ class Conversation {
   bool quit_for_another_client(std::string& out);
   void quit(std::string& out);
 
+  // The filter has refused the client for now. This verdict stands until another client is said.
+  bool has_deferred_client() const;
   bool awaits_answer() const { return std::holds_alternative<Awaiting>(state_); }
   bool is_broken() const { return std::holds_alternative<Broken>(state_); }
   bool in_message() const { return in_message_; }

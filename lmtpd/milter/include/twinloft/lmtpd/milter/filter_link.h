@@ -47,11 +47,15 @@ class FilterLink {
   void shut() { stream_->shut(); }
 
   bool in_message() const { return conversation_.in_message(); }
+  bool has_deferred_client() const { return conversation_.has_deferred_client(); }
+  // Between two messages: gives back the buffers of a large one.
+  void free_memory();
   bool is_idle() { return !reader_.has_rest() && !stream_->has_news(); }
   const Agreement& agreement() const { return conversation_.agreement(); }
 
  private:
   static constexpr std::size_t collected_max = 128 * 1024;   // bytes before they are sent
+  static constexpr std::size_t kept_max = 8 * 1024;          // bytes of a buffer between two messages
   static constexpr std::size_t event_bytes_max = 32 * 1024;  // of a command, with its macros
   static constexpr std::size_t read_bytes = 16 * 1024;
 
@@ -69,6 +73,7 @@ class FilterLink {
   Conversation conversation_;
   PacketReader reader_;
   std::string collected_;
+  bool broken_ = false;  // the stream has failed, perhaps within a packet
 };
 
 }  // namespace twinloft::lmtpd::milter

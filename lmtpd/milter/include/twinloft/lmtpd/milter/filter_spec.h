@@ -23,12 +23,12 @@ std::string_view to_string(DefaultAction action);
 struct FilterSpec {
   std::string name;        // for log lines
   std::size_t target = 0;  // the connector's index of its address
-  // The defaults are those of Postfix (milter_command_timeout, milter_content_timeout).
-  std::chrono::milliseconds command_timeout = std::chrono::seconds(30);   // for each answer
-  std::chrono::milliseconds message_timeout = std::chrono::seconds(300);  // for the answer to a complete
+  // With the defaults, a filter and an external agent take less than the 600 s that Postfix waits.
+  std::chrono::milliseconds command_timeout = std::chrono::seconds(20);   // for each answer
+  std::chrono::milliseconds message_timeout = std::chrono::seconds(120);  // for the answer to a complete
                                                                           // message
   // A filter that reports progress gets its time anew, but never more than this for one message.
-  std::chrono::milliseconds message_most = std::chrono::seconds(300);
+  std::chrono::milliseconds message_most = std::chrono::seconds(120);
   DefaultAction on_failure = DefaultAction::tempfail;
 };
 

@@ -46,8 +46,9 @@ class MessageHeader {
   bool is_changed() const { return changed_; }
   std::uint64_t bytes() const { return bytes_; }  // of all fields
   // The header, and the empty line behind it. A message that had no empty line gets one only if the header
-  // has changed.
-  std::string text() const;
+  // has changed, or another body follows.
+  enum class NewBody { no, yes };
+  std::string text(NewBody body = NewBody::no) const;
 
  private:
   static Field make_field(std::string_view name, std::string_view value, bool with_leading_space);

@@ -48,6 +48,10 @@ class PacketReader {
   // Errc::invalid: a packet without a kind, or with more than data_from_filter_max bytes; there is no next
   // packet then.
   Result<std::optional<Packet>> next();
+  // Frees the buffer if it is empty, and larger than this.
+  void free_memory(std::size_t kept_max) {
+    if (!has_rest() && bytes_.capacity() > kept_max) std::string().swap(bytes_), at_ = 0;
+  }
   // Whether bytes are left that next() has not returned.
   bool has_rest() const { return bytes_.size() > at_; }
 

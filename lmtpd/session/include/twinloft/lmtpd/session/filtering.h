@@ -70,6 +70,7 @@ struct FilteredMessage {
     std::vector<bool> removed;                 // by recipient; empty: none
     std::vector<AddedRecipient> added;
     std::shared_ptr<StoredBody> body;
+    bool quarantined = false;  // all are removed, and the one that is added is the mailbox for such messages
   };
   std::variant<Refused, Discarded, Passed> what;
 };
