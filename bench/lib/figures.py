@@ -22,6 +22,13 @@ def cpu_seconds_of_group(pgid):
     return total
 
 
+def busy_seconds():
+    """The CPU seconds of the whole machine, in user space and in the kernel (proc(5): /proc/stat)."""
+    fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    user, nice, system, _idle, _wait, irq, softirq = (int(f) for f in fields[:7])
+    return (user + nice + system + irq + softirq) / _TICKS
+
+
 def written_bytes(pid):
     """The bytes that the process has caused to be written to disks (proc(5): write_bytes). A tmpfs does not count."""
     for line in pathlib.Path(f"/proc/{pid}/io").read_text().splitlines():

@@ -26,6 +26,10 @@ def begin():
     return by_version("", "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n")
 
 
+def protocols(*names):
+    return by_version(f"protocols = {' '.join(names)}\n", "protocols {\n" + "".join(f"  {n} = yes\n" for n in names) + "}\n")
+
+
 def plugins(*names):
     return by_version(f"mail_plugins = {' '.join(names)}\n", "mail_plugins {\n" + "".join(f"  {n} = yes\n" for n in names) + "}\n")
 

@@ -14,6 +14,7 @@ WITHOUT_LIBRARY = {
     "lmtpd/app": ["base", "argv", "mail", "spool-state", LMTPD],
     "spool-milter/app": ["base", "spool-milter/core", LMTPD],
     "spool-repl/ctl": ["base", "mail", REPL],
+    "bench/filter": [],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/support": ["base"],
     "tests/unit/base": ["base"],
