@@ -88,9 +88,8 @@ void Transaction::deliver_to(const Lane& lane, std::span<const std::size_t> some
   finish(lane, some, std::move(outcomes), moved);
 }
 
-// Posts these deliveries again: the recipients of one user in one lane, in their order.
-void Transaction::go_on(const std::vector<Moved>& moved) {
-  MemoryPatience patient;
+// The recipients of one user are in one lane, in their order.
+std::vector<std::shared_ptr<Transaction::Lane>> Transaction::lanes_for(const std::vector<Moved>& moved) {
   std::vector<std::shared_ptr<Lane>> lanes;
   std::unordered_map<std::string, std::size_t> lane_of;  // by user
   std::vector<std::shared_ptr<Envelope>> envelopes;
@@ -112,7 +111,31 @@ void Transaction::go_on(const std::vector<Moved>& moved) {
     lane.places.push_back(one.place);
     recipients.push_back(*one.recipient);
   }
+  return lanes;
+}
+
+// Posts these deliveries again. An exception on this thread would end the process.
+void Transaction::go_on(const std::vector<Moved>& moved) {
+  MemoryPatience patient;
+  std::vector<std::shared_ptr<Lane>> lanes;
+  try {
+    lanes = lanes_for(moved);
+  } catch (const std::exception& e) {
+    log_error("{}: {} deliveries cannot go on elsewhere: {}", envelope_->id, moved.size(), e.what());
+    for (const Moved& one : moved) settle(one.place, {451, "4.3.0", "Delivery failed, try again later"});
+    return;
+  }
   for (std::shared_ptr<Lane>& lane : lanes) post(std::move(lane));
+}
+
+void Transaction::settle(std::size_t place, Reply reply) {
+  {
+    std::lock_guard lock(mutex_);
+    if (replies_[place]) return;  // the delivery was given up
+    replies_[place] = std::move(reply);
+    if (--missing_ > 0) return;
+  }
+  report();
 }
 
 // Marks the deliveries as begun, and returns the message. null: the deliveries were given up.

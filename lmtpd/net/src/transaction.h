@@ -69,6 +69,8 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   void run(const Lane& lane, const std::vector<std::size_t>& members);
   void deliver_to(const Lane& lane, std::span<const std::size_t> some, std::vector<Moved>& moved);
   void go_on(const std::vector<Moved>& moved);
+  std::vector<std::shared_ptr<Lane>> lanes_for(const std::vector<Moved>& moved);
+  void settle(std::size_t place, Reply reply);
   std::shared_ptr<StoredBody> begin(const Lane& lane, std::span<const std::size_t> some);
   Reply as_told(const Recipient& recipient, Reply reply) const;
   void finish(const Lane& lane, std::span<const std::size_t> some, std::vector<DeliveryOutcome> outcomes,

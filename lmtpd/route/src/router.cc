@@ -148,7 +148,10 @@ std::vector<DeliveryOutcome> Router::Impl::hand_over(const std::string& name, co
     handle = std::move(*opened);
   }
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
-  std::string header = received_header(envelope, only, config.hostname, clock.wall());
+  // A local hop stores the message in place of the built-in agent, and adds the other fields.
+  std::string header = only && handle ? delivery_header(envelope, *only, {false, false, true, true},
+                                                        config.hostname, clock.wall())
+                                      : received_header(envelope, only, config.hostname, clock.wall());
   std::vector<DeliveryOutcome> out;
   for (Hop::Outcome& one : hop->second->deliver(envelope, recipients, body, header, given_up))
     out.push_back(outcome_of(std::move(one), header.size() + body.size));

@@ -290,6 +290,20 @@ TEST_F(TransactionTest, GivenUpBeforeItGoesOnElsewhere) {
   EXPECT_EQ(begun(), Texts{});
 }
 
+// group_of() throws for the user there.
+TEST_F(TransactionTest, WhatCannotGoOnElsewhereIsDeferred) {
+  use_workers(1);
+  deliverer_.move = [&](const Recipient& recipient) {
+    deliverer_.group_throws = recipient.user.name == "m1";
+    return moved_to_s(recipient);
+  };
+  auto t = make({"m1", "a", "m2"});
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"451 4.3.0", "250 2.0.0", "250 2.0.0"}));
+  hub_.reset();
+  EXPECT_EQ(begun(), (Texts{"a", "m2"}));
+}
+
 TEST_F(TransactionTest, AnAbortEndsWhatGoesOnElsewhere) {
   use_workers(1);
   std::vector<Transaction*> one;

@@ -18,8 +18,10 @@ class LocalServer final : public Connector {
  public:
   std::string after_message = "250 2.0.0 saved\r\n";
   std::string to_recipient = "250 2.1.5 ok\r\n";
+  std::string to_lhlo = "250 ok\r\n";
   std::function<void()> before_result = [] {};
-  std::string said;  // the commands
+  std::string said;     // the commands
+  std::string message;  // the last one
   int connections = 0;
 
   ~LocalServer() override { end(); }
@@ -48,12 +50,19 @@ class LocalServer final : public Connector {
         in_message = false;
         before_result();
         for (; accepted > 0; --accepted) say(after_message);
-      } else if (!in_message) {
+      } else if (in_message) {
+        message += line;
+      } else {
         said += line;
         in_message = line == "DATA\r\n";
         bool to = line.starts_with("RCPT");
         accepted += to && to_recipient.starts_with("250");
-        say(in_message ? "354 go\r\n" : to ? to_recipient : "250 ok\r\n");
+        const bool lhlo = line.starts_with("LHLO"), xclient = line.starts_with("XCLIENT");
+        say(in_message ? "354 go\r\n"
+            : to       ? to_recipient
+            : lhlo     ? to_lhlo
+            : xclient  ? "220 go\r\n"
+                       : "250 ok\r\n");
       }
       line.clear();
     }
@@ -74,6 +83,7 @@ class SieveLocalHop : public test::DirTest {
     RouterConfig::Hop hop;
     hop.spec.name = local_hop_name;
     hop.spec.recipient = HopRecipient::user_and_original;
+    hop.spec.xclient = true;
     config.hops.push_back(hop);
     router_ = Router::create(config, nullptr, server_, clock_, &*writes_);
     Recipient ann;
@@ -82,7 +92,7 @@ class SieveLocalHop : public test::DirTest {
     ann.user.name = "ann@example.org";
     ann.user.next_hop = local_hop_name;
     envelope_.from = "x@example.com";
-    envelope_.recipients.push_back(ann);
+    envelope_.recipients = {ann};
   }
   void TearDown() override {
     router_.reset();
@@ -118,6 +128,30 @@ TEST_F(SieveLocalHop, IsDurableAfterItsSuccess) {
   EXPECT_NE(server_.said.find("RCPT TO:<ann+lists@example.org> ORCPT=rfc822;Info+2Blists@example.org\r\n"),
             std::string::npos)
       << server_.said;
+}
+
+TEST_F(SieveLocalHop, LearnsTheClientWhereItOffersXclient) {
+  envelope_.client = "192.0.2.7";
+  EXPECT_EQ(deliver(), "250 2.0.0 after-agent");
+  EXPECT_EQ(server_.said.find("XCLIENT"), std::string::npos) << server_.said;
+  router_->give_up();
+  TearDown();
+  SetUp();
+  server_.said.clear();
+  server_.to_lhlo = "250-dovecot\r\n250 XCLIENT ADDR PROTO\r\n";
+  EXPECT_EQ(deliver(), "250 2.0.0 after-agent");
+  EXPECT_NE(server_.said.find("XCLIENT ADDR=192.0.2.7 PROTO=LMTP\r\n"), std::string::npos) << server_.said;
+}
+
+// As for the built-in agent. The hop adds Return-Path and Delivered-To.
+TEST_F(SieveLocalHop, GetsTheFieldsThatItDoesNotAdd) {
+  envelope_.recipients.front().original_to = "sales@example.com";
+  envelope_.recipients.front().original_type = "rfc822";
+  EXPECT_EQ(deliver(), "250 2.0.0 after-agent");
+  for (const char* field : {"X-Original-To: sales@example.com\r\n", "Received: from ", "Subject: x\r\n"})
+    EXPECT_NE(server_.message.find(field), std::string::npos) << field << server_.message;
+  for (const char* field : {"Return-Path:", "Delivered-To:"})
+    EXPECT_EQ(server_.message.find(field), std::string::npos) << field << server_.message;
 }
 
 TEST_F(SieveLocalHop, NothingIsSyncedAfterARefusal) {
