@@ -9,7 +9,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::string_view default_directory = "~/sieve", default_active = "~/.dovecot.sieve";
+// Of both versions.
+constexpr std::string_view usual_directory = "~/sieve", usual_active = "~/.dovecot.sieve";
 
 bool is_numbered(std::string_view name, std::string_view base) {
   if (!name.starts_with(base)) return false;
@@ -42,7 +43,7 @@ void read_2_3(const DoveconfSection& root, SieveSettings& out) {
   const DoveconfSection& plugin = section ? *section : none;
   const std::string own = plugin.value("sieve");
   if (!plugin.has("sieve"))
-    out.personal.push_back({"file", std::string(default_directory), std::string(default_active)});
+    out.personal.push_back({"file", std::string(usual_directory), std::string(usual_active)});
   else if (!own.empty())
     out.personal.push_back(storage_of(own));
   for (const auto& [name, value] : plugin.values) {
@@ -74,7 +75,7 @@ void read_2_4(const DoveconfSection& root, SieveSettings& out) {
     else if (type != "global" && type != "discard")
       out.for_all.push_back(fmt::format("sieve_script {}, type {}", script.name, type));
   }
-  out.personal.push_back({"file", std::string(default_directory), std::string(default_active)});
+  out.personal.push_back({"file", std::string(usual_directory), std::string(usual_active)});
 }
 
 // "sieve" at the start of a word.
