@@ -147,7 +147,8 @@ Result<milter::Verdict> MessagePass::for_each_part(const Each& each) const {
 }
 
 milter::MessageEdit MessagePass::begin_edit(bool leading_space) const {
-  milter::EditLimits limits{config_.message_bytes_max, config_.header_bytes_max, config_.recipients_max};
+  milter::EditLimits limits{config_.message_bytes_max, body_->body().size - body_begin_,
+                            config_.header_bytes_max, config_.recipients_max};
   return {header_, leading_space, limits,
           [this]() -> std::unique_ptr<milter::BodySink> { return std::make_unique<Sink>(make_body_()); }};
 }

@@ -39,8 +39,8 @@ Status MessageEdit::take(Change&& change) {
 
 Status MessageEdit::check_sizes() {
   const std::uint64_t header = edited_.header.bytes();
-  is_too_large_ = header > limits_.header_bytes_max ||
-                  header + edited_.body_bytes > limits_.message_bytes_max;
+  const std::uint64_t body = edited_.body ? edited_.body_bytes : limits_.body_bytes;
+  is_too_large_ = header > limits_.header_bytes_max || header + body > limits_.message_bytes_max;
   if (header > limits_.header_bytes_max)
     return fail(Errc::exhausted, "the filter makes the header longer than {} bytes",
                 limits_.header_bytes_max);

@@ -233,6 +233,15 @@ TEST_F(FilterChainTest, AChangedMessageMayBeTooLarge) {
   connector[0].answer = changing(
       packet(answer::add_header, std::string("X\0", 2) + std::string(500, 'x') + '\0'));
   EXPECT_EQ(refused().enhanced, "5.3.4");
+  // A body that stays counts too.
+  const std::string large = "Subject: one\r\n\r\n" + std::string(config.message_bytes_max - 30, 'x') + "\r\n";
+  connector[0].answer = changing(packet(answer::add_header, "X\0y\0"sv));
+  EXPECT_EQ(passed(large).body->body().size, large.size() + 6);
+  connector[0].answer = changing(packet(answer::add_header, "X\0yyyyyyyyyyyyy\0"sv));
+  EXPECT_EQ(refused(large).enhanced, "5.3.4");
+  connector[0].answer = changing(packet(answer::replace_body, "short\r\n") +
+                                 packet(answer::add_header, "X\0yyyyyyyyyyyyy\0"sv));
+  EXPECT_EQ(text_of(passed(large).body), "Subject: one\r\nX: yyyyyyyyyyyyy\r\n\r\nshort\r\n");
 }
 
 TEST_F(FilterChainTest, NoRoomForAChangedMessageIsNotTheFiltersFault) {

@@ -27,6 +27,7 @@ inline constexpr std::size_t changes_max = 10'000;  // of one filter to one mess
 
 struct EditLimits {
   std::uint64_t message_bytes_max = 0;  // header and body
+  std::uint64_t body_bytes = 0;         // of the body, until the filter replaces it
   std::uint64_t header_bytes_max = 0;
   std::size_t recipients_max = 0;  // that a filter adds
 };
