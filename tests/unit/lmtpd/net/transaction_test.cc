@@ -263,12 +263,15 @@ TEST_F(TransactionTest, WhatGoesOnElsewhereWaitsForTheLimitsThere) {
 
 TEST_F(TransactionTest, GivenUpWhileItWaitsElsewhere) {
   use_workers(1);
-  deliverer_.move = moved_to_s;
-  deliverer_.limits_by_letter = {{'s', 0}};
+  Gate all_posted;  // so that "a" is before those that have moved
+  deliverer_.move = [&](const Recipient& recipient) {
+    all_posted.pass();
+    return moved_to_s(recipient);
+  };
   auto t = make({"m1", "m2", "a"});
+  deliverer_.last_step = [one = t.get()] { one->give_up_waiting(stopping, "test", goes_on); };
   t->start();
-  (void)deliverer_.wait_for_delivered(1);
-  t->give_up_waiting(stopping, "test", goes_on);
+  all_posted.release();
   EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2", "250 2.0.0"}));
   hub_.reset();
   EXPECT_EQ(begun(), (Texts{"a"}));
