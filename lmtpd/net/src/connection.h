@@ -78,6 +78,10 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   bool on(const ForgetTransaction&);
   bool on(const BeginTls&) { return false; }  // done by all_sent()
   bool on(const Close& close);
+  struct Asked {
+    QuestionId id;
+    bool of_filters = false;
+  };
   void answered(QuestionId id, Answer answer);
   void write(std::shared_ptr<BodyUpload> upload, BodyWrite write) override;
   void take(BodyUpload::Whole whole) override;
@@ -95,10 +99,12 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   void begin_stage(std::optional<FilteredDelivery::Stage>&& stage);
   void give_up_filters(const Reply& reply);
   void drop_filters();
+  bool filters_are_at_work() const;
   void begin_deliveries(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body);
   void delivered(const std::vector<Reply>& replies);
   void end_message(const std::vector<Reply>& replies);
   bool client_has_left() const;
+  bool is_given_up() const;
   Reply reply_of_given_up() const;
   void give_up(Transaction& transaction) const;
   void give_up_deliveries();
@@ -147,7 +153,7 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   std::optional<FilteredDelivery> stages_;        // of a message that has passed the filters
   std::shared_ptr<const Envelope> with_filters_;  // of the message that they hear now; null: none
   Questions questions_;
-  std::optional<QuestionId> asked_;        // the session waits for the answer
+  std::optional<Asked> asked_;             // the session waits for the answer
   std::size_t tasks_ = 0;                  // of this connection on worker threads, including abandoned tasks
   bool stopping_ = false;                  // the server stops
   std::string proxy_header_;               // the bytes received so far

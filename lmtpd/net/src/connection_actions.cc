@@ -82,6 +82,7 @@ bool Connection::on(const Close&) {
 
 bool Connection::on(Ask& ask) {
   if (asked_) throw std::logic_error("a question is asked while another is open");
+  const bool of_filters = std::holds_alternative<FilterCommand>(ask.question);
   auto answer = questions_.ask(std::move(ask.question), [&] {
     return [self = shared_from_this(), id = ask.id](Answer found) mutable {
       finish_task(std::move(self), [id, found = std::move(found)](Connection& c) mutable {
@@ -93,7 +94,7 @@ bool Connection::on(Ask& ask) {
     session_.answer(ask.id, std::move(*answer));
     return true;
   }
-  asked_ = ask.id;
+  asked_ = Asked{ask.id, of_filters};
   ++tasks_;
   return false;
 }
@@ -125,8 +126,9 @@ void Connection::lost(const Error& error) {
   session_.body_failed(reply_of_unkept(error));
 }
 
+// Without a client, the deliveries give up the message at once, so no filter hears it.
 void Connection::take(BodyUpload::Whole whole) {
-  if (hub_.config.filters)
+  if (hub_.config.filters && !is_given_up())
     begin_filters(std::move(whole));
   else
     begin_deliveries(std::move(whole.envelope), std::move(whole.store));
@@ -141,7 +143,7 @@ void Connection::begin_deliveries(std::shared_ptr<const Envelope> envelope,
       });
   ++tasks_;
   message_.delivering(transaction);
-  if (stopping_ || client_has_left()) return give_up(*transaction);
+  if (is_given_up()) return give_up(*transaction);
   transaction->start();
   queue_timer_.expires_after(hub_.config.queue_time);
   queue_timer_.async_wait([transaction](const boost::system::error_code& cancelled) {
@@ -155,6 +157,10 @@ void Connection::begin_deliveries(std::shared_ptr<const Envelope> envelope,
 // QUIT, and still waits for the replies.
 bool Connection::client_has_left() const {
   return reader_.ended() && !session_.has_quit_ahead();
+}
+
+bool Connection::is_given_up() const {
+  return stopping_ || client_has_left();
 }
 
 // If the client has disconnected, its MTA sends the message again. Deliveries that begin now would become
@@ -175,6 +181,8 @@ void Connection::give_up_deliveries() {
     give_up(*deliveries);
   else if (with_filters_)
     give_up_filters(reply_of_given_up());
+  else if (filters_are_at_work())
+    questions_.hurry_filters();
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {

@@ -12,7 +12,7 @@
 namespace twinloft::lmtpd {
 
 bool Connection::on(const ForgetTransaction&) {
-  if (!asked_ && !with_filters_) questions_.forget_transaction();
+  if (!filters_are_at_work()) questions_.forget_transaction();
   return false;
 }
 
@@ -74,10 +74,15 @@ void Connection::give_up_filters(const Reply& reply) {
   end_message(std::vector<Reply>(session_.recipients(), reply));
 }
 
+bool Connection::filters_are_at_work() const {
+  return with_filters_ || (asked_ && asked_->of_filters);
+}
+
 void Connection::drop_filters() {
+  const bool at_work = filters_are_at_work();
   stages_.reset();
   with_filters_.reset();
-  questions_.leave_filters();
+  questions_.leave_filters(at_work);
 }
 
 }  // namespace twinloft::lmtpd

@@ -144,9 +144,16 @@ void Questions::filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr
       std::move(filtered));
 }
 
-void Questions::leave_filters() {
-  if (filters_) filters_->give_up();
+void Questions::leave_filters(bool at_work) {
+  if (at_work)
+    hurry_filters();
+  else
+    forget_transaction();
   filters_.reset();
+}
+
+void Questions::hurry_filters() {
+  if (filters_) filters_->give_up();
 }
 
 void Questions::forget_transaction() {

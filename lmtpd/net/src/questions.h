@@ -31,8 +31,11 @@ class Questions {
   void filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body, Filtered filtered);
   // The filters forget the transaction. Not while they are asked.
   void forget_transaction();
-  // The filters may be at work on another thread: it ends early, and later questions go to new connections.
-  void leave_filters();
+  // Later questions go to new connections. The filters may be at work on another thread, which then ends
+  // early; otherwise they still hear that the transaction has ended.
+  void leave_filters(bool at_work);
+  // The connection ends: answers become the filters' default actions at once.
+  void hurry_filters();
 
   // The answer, if it is in memory. nullopt: the function from `make_answered` gets the answer later.
   template <class MakeAnswered>

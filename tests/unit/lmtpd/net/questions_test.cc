@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "fake_filters.h"
 #include "fakes.h"
 
 namespace twinloft::lmtpd {
@@ -136,6 +137,96 @@ TEST_F(QuestionsTest, MailboxesHaveThreadsOfTheirOwn) {
   EXPECT_EQ(look("full").room, Room::full);
   users_.gate.release();
   EXPECT_TRUE(std::get<LookupResult>(slow.get_future().get()));
+}
+
+// Filters, and a clock that the test moves.
+class QuestionsToFilters : public QuestionsTest {
+ protected:
+  class MovedClock final : public Clock {
+   public:
+    Instant now() const override { return clock_.now() + by.load(); }
+    WallTime wall() const override { return clock_.wall(); }
+    std::atomic<Duration> by{Duration::zero()};
+
+   private:
+    OsClock clock_;
+  };
+  QuestionsToFilters() {
+    config_.filters = &filters_;
+    config_.filter_threads = 1;
+    config_.queue_time = std::chrono::hours(1);
+    filters_.slow = filters_.held = {"DATA"};
+    hub_ = std::make_unique<Hub>(config_, users_, deliverer_, moved_);
+  }
+  ~QuestionsToFilters() override {
+    filters_.release();
+    hub_.reset();  // its threads use the filters
+  }
+  static std::string code_of(const std::optional<Reply>& reply) {
+    return reply ? fmt::format("{} {}", reply->code, reply->enhanced) : "passed";
+  }
+  // Asks about DATA. The future has the answer of another thread.
+  std::future<std::string> ask_about_data(Questions& questions) {
+    auto later = std::make_shared<std::promise<std::string>>();
+    auto now = questions.ask(Question(FilterCommand(FilterData{})), [&] {
+      return [later](Answer answer) { later->set_value(code_of(std::get<FilterVerdict>(answer).refusal)); };
+    });
+    EXPECT_FALSE(now);
+    return later->get_future();
+  }
+  std::future<std::string> pass_message(Questions& questions) {
+    auto later = std::make_shared<std::promise<std::string>>();
+    questions.filter(std::make_shared<Envelope>(), nullptr, [later](FilteredMessage message) {
+      const auto* no = std::get_if<FilteredMessage::Refused>(&message.what);
+      later->set_value(code_of(no ? std::optional(no->reply) : std::nullopt));
+    });
+    return later->get_future();
+  }
+  FakeFilters filters_;
+  MovedClock moved_;
+};
+
+TEST_F(QuestionsToFilters, WhatNeedsNoWaitIsAnsweredAtOnce) {
+  filters_.verdicts["RCPT ann@d"] = {Reply{450, "4.7.1", "Not now"}};
+  Questions questions(*hub_);
+  auto answer = questions.ask(Question(FilterCommand(FilterRcpt{"ann@d", {}, false})),
+                              [] { return [](Answer) {}; });
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(code_of(std::get<FilterVerdict>(*answer).refusal), "450 4.7.1");
+}
+
+// All threads hear other messages: the wait is limited as that of deliveries.
+TEST_F(QuestionsToFilters, BusyThreadsDeferAMessage) {
+  Questions busy(*hub_), other(*hub_);
+  auto first = ask_about_data(busy);
+  filters_.wait_for("DATA");
+  auto command = ask_about_data(other);
+  auto message = pass_message(other);
+  moved_.by = std::chrono::hours(2);
+  auto later = pass_message(other);
+  filters_.release();
+  EXPECT_EQ(first.get(), "passed") << "it did not wait for a thread";
+  EXPECT_EQ(command.get(), "451 4.3.2");
+  EXPECT_EQ(message.get(), "451 4.3.2");
+  EXPECT_EQ(later.get(), "passed");
+}
+
+TEST_F(QuestionsToFilters, AnExceptionDefersAMessage) {
+  filters_.throwing = {"DATA", "message"};
+  Questions questions(*hub_);
+  EXPECT_EQ(ask_about_data(questions).get(), "451 4.3.0");
+  EXPECT_EQ(pass_message(questions).get(), "451 4.3.0");
+}
+
+TEST_F(QuestionsToFilters, WhatIsGivenUpGetsNewFilters) {
+  Questions questions(*hub_);
+  auto held = ask_about_data(questions);
+  filters_.wait_for("DATA");
+  questions.leave_filters(true);
+  EXPECT_EQ(held.get(), "passed") << "the answer of filters that were given up";
+  auto next = pass_message(questions);
+  EXPECT_EQ(next.get(), "passed");
+  EXPECT_EQ(std::ranges::count(filters_.log(), "open"), 2);
 }
 
 }  // namespace
