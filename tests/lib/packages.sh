@@ -14,7 +14,8 @@ packages_build="build-essential ca-certificates ccache cmake ninja-build pkg-con
   libxxhash-dev libseccomp-dev libmilter-dev libtomlplusplus-dev libfmt-dev libgtest-dev libblkid-dev"
 packages_demo="dovecot-core dovecot-imapd dovecot-lmtpd e2fsprogs fuse3 iproute2 python3 sqlite3 util-linux"
 packages_test="$packages_demo clang-format-19 corosync dovecot-mysql dovecot-pop3d dovecot-sieve dovecot-sqlite etcd-client etcd-server fio git jq libnbd-bin maildrop mariadb-server nbd-client openssl pacemaker pacemaker-cli-utils postfix postal procmail qemu-utils
-  python3-libnbd strace systemd xfsprogs"
+  python3-libnbd strace systemd xfsprogs
+  clamav-daemon clamav-milter opendkim python3-milter rspamd"
 
 policy=/usr/sbin/policy-rc.d
 policy_mark="# Twinloft's install_packages: no service starts while it installs."
