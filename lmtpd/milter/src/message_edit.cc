@@ -72,8 +72,9 @@ Status MessageEdit::apply(ChangeSender&& c) {
 Status MessageEdit::apply(AddRecipient&& c) {
   TL_TRY_ASSIGN(Path path, parse_path(c.address, PathOf::recipient));
   std::erase_if(edited_.removed, [&](const Path& removed) { return same_mailbox(removed, path); });
-  if (edited_.added.size() == limits_.recipients_max)
-    return fail(Errc::exhausted, "the filter adds more than {} recipients", limits_.recipients_max);
+  const std::size_t most = std::min(limits_.recipients_max, added_recipients_max);
+  if (edited_.added.size() == most)
+    return fail(Errc::exhausted, "the filter adds more than {} recipients", most);
   edited_.added.push_back({std::move(path), std::move(c.parameters)});
   return {};
 }

@@ -1,5 +1,7 @@
 #include "added_recipients.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <utility>
 
@@ -14,10 +16,12 @@ Reply wrong_address() {
   return {451, "4.3.5", "A filter adds a recipient that cannot be delivered to here"};
 }
 
-std::unexpected<Reply> refuse(const Envelope& envelope, const FilteredMessage::AddedRecipient& added,
+std::unexpected<Reply> refuse(Hub& hub, const Envelope& envelope, const FilteredMessage::AddedRecipient& added,
                               const Reply& why) {
-  log_error("{}: filter {} adds the recipient {}: {} {} {}; the message is deferred", envelope.id,
-            added.filter, added.command.to.text, why.code, why.enhanced, why.text);
+  hub.messages_put_off.put(
+      LogLevel::error, hub.clock.now(),
+      fmt::format("{}: filter {} adds the recipient {}: {} {} {}; the message is deferred", envelope.id,
+                  added.filter, added.command.to.text, why.code, why.enhanced, why.text));
   return std::unexpected(why.code >= 500 ? wrong_address() : why);
 }
 
@@ -46,16 +50,17 @@ std::expected<Recipient, Reply> find(Hub& hub, const FilteredMessage::Passed& me
 }  // namespace
 
 std::expected<std::vector<Recipient>, Reply> find_added(Hub& hub, const FilteredMessage::Passed& message) {
+  const Instant begin = hub.clock.now();
   std::vector<Recipient> out;
   for (const auto& added : message.added) {
     std::expected<Recipient, Reply> found = std::unexpected(
         Reply{451, "4.3.0", "The recipient that a filter adds cannot be looked up now"});
     try {
-      found = find(hub, message, added.command);
+      if (hub.clock.now() - begin <= hub.config.queue_time) found = find(hub, message, added.command);
     } catch (const std::exception& e) {
       log_error("{}: look-up of {}: unexpectedly: {}", message.envelope->id, added.command.to.text, e.what());
     }
-    if (!found) return refuse(*message.envelope, added, found.error());
+    if (!found) return refuse(hub, *message.envelope, added, found.error());
     out.push_back(std::move(*found));
   }
   return out;

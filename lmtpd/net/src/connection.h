@@ -87,12 +87,8 @@ class Connection : public std::enable_shared_from_this<Connection>, private Inco
   void take(BodyUpload::Whole whole) override;
   void lost(const Error& error) override;
   void begin_filters(BodyUpload::Whole whole);
-  struct Filtered {
-    FilteredMessage message;
-    std::vector<Recipient> added;
-  };
-  static Filtered look_up_added(Hub& hub, FilteredMessage&& message);
-  void filtered(Filtered&& result);
+  void limit_wait_for_filters();
+  void filtered(Questions::Filtered&& result);
   void filtered(FilteredMessage::Refused&& refused, std::vector<Recipient>&& added);
   void filtered(FilteredMessage::Discarded&& discarded, std::vector<Recipient>&& added);
   void filtered(FilteredMessage::Passed&& passed, std::vector<Recipient>&& added);

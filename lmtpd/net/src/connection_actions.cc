@@ -96,10 +96,12 @@ bool Connection::on(Ask& ask) {
   }
   asked_ = Asked{ask.id, of_filters};
   ++tasks_;
+  if (of_filters) limit_wait_for_filters();
   return false;
 }
 
 void Connection::answered(QuestionId id, Answer answer) {
+  if (asked_ && asked_->of_filters) queue_timer_.cancel();
   asked_.reset();
   patience_.note_progress(hub_.clock.now());
   session_.answer(id, std::move(answer));

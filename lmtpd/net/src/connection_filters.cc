@@ -5,11 +5,17 @@
 #include <exception>
 #include <utility>
 
-#include "added_recipients.h"
 #include "connection.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
+
+namespace {
+
+// Beyond, a reply of many lines for each recipient would need much memory.
+constexpr std::size_t recipients_with_long_replies_max = 50;
+
+}  // namespace
 
 bool Connection::on(const ForgetTransaction&) {
   if (!filters_are_at_work()) questions_.forget_transaction();
@@ -19,27 +25,25 @@ bool Connection::on(const ForgetTransaction&) {
 void Connection::begin_filters(BodyUpload::Whole whole) {
   with_filters_ = whole.envelope;
   questions_.filter(whole.envelope, std::move(whole.store),
-                    [self = shared_from_this(), envelope = whole.envelope](FilteredMessage message) mutable {
-                      Hub& hub = self->hub_;
-                      finish_task(std::move(self),
-                                  [envelope = std::move(envelope),
-                                   result = look_up_added(hub, std::move(message))](Connection& c) mutable {
-                                    if (c.with_filters_ == envelope) c.filtered(std::move(result));
-                                  });
+                    [self = shared_from_this(), envelope = whole.envelope](Questions::Filtered result) mutable {
+                      finish_task(std::move(self), [envelope, result = std::move(result)](Connection& c) mutable {
+                        if (c.with_filters_ == envelope) c.filtered(std::move(result));
+                      });
                     });
   ++tasks_;
+  limit_wait_for_filters();
 }
 
-// On the thread of the filters: a look-up may block.
-Connection::Filtered Connection::look_up_added(Hub& hub, FilteredMessage&& message) {
-  const auto* passed = std::get_if<FilteredMessage::Passed>(&message.what);
-  if (!passed || passed->added.empty()) return {std::move(message), {}};
-  auto added = find_added(hub, *passed);
-  if (!added) return {{FilteredMessage::Refused{std::move(added).error()}}, {}};
-  return {std::move(message), std::move(*added)};
+// Queued deliveries use the same timer later.
+void Connection::limit_wait_for_filters() {
+  queue_timer_.expires_after(hub_.config.queue_time);
+  queue_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
+    if (!cancelled) self->safely([&] { self->questions_.give_up_waiting(); });
+  });
 }
 
-void Connection::filtered(Filtered&& result) {
+void Connection::filtered(Questions::Filtered&& result) {
+  queue_timer_.cancel();
   patience_.note_progress(hub_.clock.now());
   with_filters_.reset();
   std::visit([&](auto&& what) { filtered(std::move(what), std::move(result.added)); },
@@ -48,6 +52,7 @@ void Connection::filtered(Filtered&& result) {
 
 void Connection::filtered(FilteredMessage::Refused&& refused, std::vector<Recipient>&&) {
   if (refused.ends_connection) session_.close_after_replies();
+  if (session_.recipients() > recipients_with_long_replies_max) refused.reply.further.clear();
   end_message(std::vector<Reply>(session_.recipients(), refused.reply));
 }
 

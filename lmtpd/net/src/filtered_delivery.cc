@@ -19,7 +19,9 @@ struct PartialEnvelope : Envelope {
 FilteredDelivery::FilteredDelivery(FilteredMessage::Passed&& passed, std::vector<Recipient>&& added)
     : envelope_(std::move(passed.envelope)), body_(std::move(passed.body)) {
   const std::size_t count = envelope_->recipients.size();
-  replies_.assign(count, {250, "2.0.0", "Not delivered: a filter has removed the recipient"});
+  replies_.assign(count, {250, "2.0.0",
+                          passed.quarantined ? "Accepted for review"
+                                             : "Not delivered: a filter has removed the recipient"});
   for (std::size_t i = 0; i < count; ++i)
     if (passed.removed.empty() || !passed.removed[i]) rest_.push_back(i);
   if (!added.empty()) added_ = std::make_shared<PartialEnvelope>(envelope_, std::move(added));

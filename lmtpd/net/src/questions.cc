@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "added_recipients.h"
 #include "memory_patience.h"
 #include "twinloft/base/log.h"
 
@@ -98,18 +99,19 @@ auto answer_of_filters(Ask& ask, Otherwise& otherwise) -> decltype(ask()) {
 }
 
 // Runs `ask` on a thread for filters, and passes its result to `tell`. `otherwise` makes the result if all of
-// the threads have been busy for too long, or an exception comes.
+// the threads are busy for too long, or an exception comes. `tell` is called once.
 template <class Ask, class Otherwise, class Tell>
-void ask_filters(Hub& hub, Ask ask, Otherwise otherwise, Tell tell) {
-  hub.filters.post([&hub, posted = hub.clock.now(), ask = std::move(ask), otherwise = std::move(otherwise),
-                    tell = std::move(tell)]() mutable {
-    const bool late = hub.clock.now() - posted > hub.config.queue_time;
-    if (!late) return tell(answer_of_filters(ask, otherwise));
-    MemoryPatience patient;
+std::shared_ptr<WaitingForFilters> ask_filters(Hub& hub, Ask ask, Otherwise otherwise, Tell tell) {
+  auto run = [&hub, ask = std::move(ask), otherwise = std::move(otherwise),
+              tell = std::move(tell)](bool given_up) mutable {
+    if (!given_up) return tell(answer_of_filters(ask, otherwise));
     hub.messages_put_off.put(LogLevel::error, hub.clock.now(),
                              "a message is deferred: all threads for filters are busy (filters.threads)");
     tell(otherwise(filters_busy()));
-  });
+  };
+  auto waiting = std::make_shared<WaitingForFilters>(std::move(run));
+  hub.filters.post([waiting] { waiting->begin(); });
+  return waiting;
 }
 
 }  // namespace
@@ -128,20 +130,36 @@ std::optional<Answer> Questions::known_now(const FilterCommand& command) {
 }
 
 void Questions::find_out(FilterCommand command, Answered answered) {
-  ask_filters(
+  waiting_ = ask_filters(
       hub_, [filters = filters(), command = std::move(command)] { return filters->answer(command); },
       [](Reply reply) { return FilterVerdict{std::move(reply)}; }, std::move(answered));
 }
 
+namespace {
+
+// The look-ups of recipients that filters add may block too.
+Questions::Filtered look_up_added(Hub& hub, FilteredMessage&& message) {
+  const auto* passed = std::get_if<FilteredMessage::Passed>(&message.what);
+  if (!passed || passed->added.empty()) return {std::move(message)};
+  auto added = find_added(hub, *passed);
+  if (!added) return {{FilteredMessage::Refused{std::move(added).error()}}};
+  return {std::move(message), std::move(*added)};
+}
+
+}  // namespace
+
 void Questions::filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body,
-                       Filtered filtered) {
-  ask_filters(
+                       FilteringDone done) {
+  waiting_ = ask_filters(
       hub_,
-      [filters = filters(), envelope = std::move(envelope), body = std::move(body)] {
-        return filters->finish(envelope, body);
+      [&hub = hub_, filters = filters(), envelope = std::move(envelope), body = std::move(body)] {
+        return look_up_added(hub, filters->finish(envelope, body));
       },
-      [](Reply reply) { return FilteredMessage{FilteredMessage::Refused{std::move(reply)}}; },
-      std::move(filtered));
+      [](Reply reply) { return Filtered{{FilteredMessage::Refused{std::move(reply)}}}; }, std::move(done));
+}
+
+void Questions::give_up_waiting() {
+  if (waiting_) waiting_->give_up();
 }
 
 void Questions::leave_filters(bool at_work) {

@@ -9,7 +9,9 @@
 // Mailboxes refuses nothing, because the delivery checks again.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -17,6 +19,25 @@
 #include "twinloft/lmtpd/session/question.h"
 
 namespace twinloft::lmtpd {
+
+// A question to the filters, until a thread begins with it. Thread-safe.
+class WaitingForFilters {
+ public:
+  // run: called once, with whether the question was given up, and destroyed on the same thread.
+  explicit WaitingForFilters(std::function<void(bool given_up)> run) : run_(std::move(run)) {}
+  void begin() { end(false); }
+  void give_up() { end(true); }
+
+ private:
+  void end(bool given_up) {
+    if (ended_.exchange(true)) return;
+    auto run = std::exchange(run_, nullptr);
+    run(given_up);
+  }
+
+  std::atomic<bool> ended_{false};
+  std::function<void(bool)> run_;
+};
 
 // Called once, on a worker thread. Must not throw.
 using Answered = std::function<void(Answer)>;
@@ -26,11 +47,20 @@ class Questions {
  public:
   explicit Questions(Hub& hub) : hub_(hub) {}
 
-  // The filters hear the complete message on a worker thread, which then calls `filtered`.
-  using Filtered = std::function<void(FilteredMessage)>;
-  void filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body, Filtered filtered);
+  // The filters hear the complete message on a worker thread, which then calls `done`. `added`: the recipients
+  // that filters add, with their users.
+  struct Filtered {
+    FilteredMessage message;
+    std::vector<Recipient> added = {};
+  };
+  using FilteringDone = std::function<void(Filtered)>;
+  void filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body,
+              FilteringDone done);
   // The filters forget the transaction. Not while they are asked.
   void forget_transaction();
+  // The present question to the filters has waited for a thread for too long. It is answered with 451, unless a
+  // thread has begun with it.
+  void give_up_waiting();
   // Later questions go to new connections. The filters may be at work on another thread, which then ends
   // early; otherwise they still hear that the transaction has ended.
   void leave_filters(bool at_work);
@@ -55,7 +85,8 @@ class Questions {
   const std::shared_ptr<FilterSession>& filters();
 
   Hub& hub_;
-  std::shared_ptr<FilterSession> filters_;  // null: not asked yet
+  std::shared_ptr<FilterSession> filters_;     // null: not asked yet
+  std::shared_ptr<WaitingForFilters> waiting_;  // the last question to them; null: none so far
 };
 
 }  // namespace twinloft::lmtpd

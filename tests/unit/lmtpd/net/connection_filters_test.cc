@@ -251,5 +251,37 @@ TEST_F(ServerFilters, ForgetATransactionThatEndsEarly) {
       << "not given up: the connection to the filter must carry the ABORT";
 }
 
+// One message is held for ever: the others get their reply after queue_time.
+TEST_F(ServerFilters, ThatAreBusyDeferOtherMessages) {
+  config_.filter_threads = 1;
+  config_.queue_time = std::chrono::milliseconds(50);
+  filters_.slow = {"RCPT bob@example.org"};
+  auto client = held();
+  LmtpClient other(port_);
+  other.begin();
+  other.send("MAIL FROM:<from@example.org>\r\nRCPT TO:<bob@example.org>\r\n");
+  expect_replies(other, {"250 2.1.0", "451 4.3.2"});
+  other.send("RSET\r\n");
+  expect_replies(other, {"250"});
+  other.envelope({"carl@example.org"});
+  other.send(message);
+  expect_replies(other, {"451 4.3.2"});
+  EXPECT_TRUE(deliverer_.delivered().empty());
+  filters_.release();
+  EXPECT_EQ(client->reply().substr(0, 3), "250");
+}
+
+TEST_F(ServerFilters, AQuarantinedMessageIsNotCalledRemoved) {
+  filters_.result = [](auto envelope, auto body) {
+    FilteredMessage::Passed passed{std::move(envelope), {true}, {FakeFilters::added_recipient("bad@example.org")},
+                                   std::move(body), true};
+    return FilteredMessage{std::move(passed)};
+  };
+  start();
+  auto client = sent({"ann@example.org"});
+  expect_replies(*client, {"250 2.0.0 Accepted for review"});
+  EXPECT_EQ(delivered_to(), (Log{"bad@example.org"}));
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd
