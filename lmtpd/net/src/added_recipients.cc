@@ -16,8 +16,8 @@ Reply wrong_address() {
   return {451, "4.3.5", "A filter adds a recipient that cannot be delivered to here"};
 }
 
-std::unexpected<Reply> refuse(Hub& hub, const Envelope& envelope, const FilteredMessage::AddedRecipient& added,
-                              const Reply& why) {
+std::unexpected<Reply> refuse(Hub& hub, const Envelope& envelope,
+                              const FilteredMessage::AddedRecipient& added, const Reply& why) {
   hub.messages_put_off.put(
       LogLevel::error, hub.clock.now(),
       fmt::format("{}: filter {} adds the recipient {}: {} {} {}; the message is deferred", envelope.id,

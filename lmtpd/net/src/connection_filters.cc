@@ -24,12 +24,13 @@ bool Connection::on(const ForgetTransaction&) {
 
 void Connection::begin_filters(BodyUpload::Whole whole) {
   with_filters_ = whole.envelope;
-  questions_.filter(whole.envelope, std::move(whole.store),
-                    [self = shared_from_this(), envelope = whole.envelope](Questions::Filtered result) mutable {
-                      finish_task(std::move(self), [envelope, result = std::move(result)](Connection& c) mutable {
-                        if (c.with_filters_ == envelope) c.filtered(std::move(result));
-                      });
-                    });
+  questions_.filter(
+      whole.envelope, std::move(whole.store),
+      [self = shared_from_this(), envelope = whole.envelope](Questions::Filtered result) mutable {
+        finish_task(std::move(self), [envelope, result = std::move(result)](Connection& c) mutable {
+          if (c.with_filters_ == envelope) c.filtered(std::move(result));
+        });
+      });
   ++tasks_;
   limit_wait_for_filters();
 }

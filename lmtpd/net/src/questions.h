@@ -47,19 +47,18 @@ class Questions {
  public:
   explicit Questions(Hub& hub) : hub_(hub) {}
 
-  // The filters hear the complete message on a worker thread, which then calls `done`. `added`: the recipients
-  // that filters add, with their users.
+  // The filters hear the complete message on a worker thread, which then calls `done`. `added`: the
+  // recipients that filters add, with their users.
   struct Filtered {
     FilteredMessage message;
     std::vector<Recipient> added = {};
   };
   using FilteringDone = std::function<void(Filtered)>;
-  void filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body,
-              FilteringDone done);
+  void filter(std::shared_ptr<const Envelope> envelope, std::shared_ptr<StoredBody> body, FilteringDone done);
   // The filters forget the transaction. Not while they are asked.
   void forget_transaction();
-  // The present question to the filters has waited for a thread for too long. It is answered with 451, unless a
-  // thread has begun with it.
+  // The present question to the filters has waited for a thread for too long. It is answered with 451, unless
+  // a thread has begun with it.
   void give_up_waiting();
   // Later questions go to new connections. The filters may be at work on another thread, which then ends
   // early; otherwise they still hear that the transaction has ended.
@@ -85,7 +84,7 @@ class Questions {
   const std::shared_ptr<FilterSession>& filters();
 
   Hub& hub_;
-  std::shared_ptr<FilterSession> filters_;     // null: not asked yet
+  std::shared_ptr<FilterSession> filters_;      // null: not asked yet
   std::shared_ptr<WaitingForFilters> waiting_;  // the last question to them; null: none so far
 };
 

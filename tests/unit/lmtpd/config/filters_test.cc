@@ -73,9 +73,9 @@ TEST(FilterSections, TheDefaultsAreThoseOfTheDocuments) {
   EXPECT_EQ(config->filters.threads, 32u);
   EXPECT_EQ(one.spec.on_failure, milter::DefaultAction::tempfail);
   EXPECT_EQ(one.target.timeout, 10s);
-  EXPECT_EQ(one.spec.command_timeout, 30s);
-  EXPECT_EQ(one.spec.message_timeout, 300s);
-  EXPECT_EQ(one.spec.message_most, 300s);
+  EXPECT_EQ(one.spec.command_timeout, 20s);
+  EXPECT_EQ(one.spec.message_timeout, 120s);
+  EXPECT_EQ(one.spec.message_most, 120s);
   EXPECT_TRUE(config->warnings.empty()) << fmt::format("{}", fmt::join(config->warnings, "\n"));
 }
 
@@ -113,12 +113,16 @@ TEST(FilterSections, TheSumOfAllLimitsIsCompared) {
     return fmt::format("[filters]\norder = [{}]\n{}", order, filters);
   };
   EXPECT_EQ(warnings(sections(1, "")), "");
-  EXPECT_TRUE(says(warnings(sections(2, "")), "filters and delivery may take 660s"));
+  EXPECT_EQ(warnings(sections(2, "")), "");
+  EXPECT_TRUE(says(warnings(sections(4, "")), "filters and a delivery may take 600s"));
+  EXPECT_TRUE(
+      says(warnings(sections(1, "") + "[agent.a]\ncommand = \"/bin/true %to%\"\ntimeout = \"360s\"\n"),
+           "and the filters' message_limit a delivery may take 605s"));
   EXPECT_EQ(warnings(sections(2, "message_timeout = \"200s\"\nmessage_limit = \"200s\"\n")), "");
   const std::string
       slow = "command_timeout = \"160s\"\nmessage_timeout = \"260s\"\nmessage_limit = \"260s\"\n";
-  EXPECT_TRUE(says(warnings(sections(2, slow)), "540s at MAIL, and an MTA waits 5min"));
-  EXPECT_TRUE(says(warnings(sections(2, slow)), "320s at RCPT, and an MTA waits 5min"));
+  EXPECT_TRUE(says(warnings(sections(2, slow)), "1360s at MAIL, and an MTA waits 5min"));
+  EXPECT_TRUE(says(warnings(sections(2, slow)), "410s at RCPT, and an MTA waits 5min"));
   EXPECT_TRUE(says(warnings(sections(1, "message_timeout = \"301s\"\n")), "is never reached"));
 }
 

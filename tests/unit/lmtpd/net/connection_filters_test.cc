@@ -273,8 +273,11 @@ TEST_F(ServerFilters, ThatAreBusyDeferOtherMessages) {
 
 TEST_F(ServerFilters, AQuarantinedMessageIsNotCalledRemoved) {
   filters_.result = [](auto envelope, auto body) {
-    FilteredMessage::Passed passed{std::move(envelope), {true}, {FakeFilters::added_recipient("bad@example.org")},
-                                   std::move(body), true};
+    FilteredMessage::Passed passed{std::move(envelope),
+                                   {true},
+                                   {FakeFilters::added_recipient("bad@example.org")},
+                                   std::move(body),
+                                   true};
     return FilteredMessage{std::move(passed)};
   };
   start();
