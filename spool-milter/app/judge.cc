@@ -73,6 +73,7 @@ std::optional<LookupResult> Judge::look_up(const LookupRequest& request) {
 }
 
 std::optional<MailboxState> Judge::look(const MailboxQuestion& question) {
+  if (auto known = sources_.mailboxes->look_now(question.user, question.size)) return known;
   return looks_.call<MailboxState>([mailboxes = sources_.mailboxes, question] {
     return mailboxes->look(question.user, question.detail, question.size);
   });

@@ -47,6 +47,15 @@ def send(port, recipients, subject):
         return s.sendmail(SENDER, recipients, message(subject))
 
 
+def answer_to(port, recipient, sender=SENDER, size=None):
+    """The answer to RCPT, as code and text. No message is sent. size: as announced by MAIL."""
+    with smtplib.SMTP("127.0.0.1", port, timeout=120) as s:
+        s.ehlo("c.example.net")
+        expect(s.mail(sender, [f"SIZE={size}"] if size else [])[0] == 250, "MAIL is refused")
+        code, text = s.rcpt(recipient)
+        return f"{code} {text.decode()}"
+
+
 class Lmtpd:
     """An lmtpd with a spool that has a marker, and users in SQLite. listen: the keys of its [[listen]]."""
 

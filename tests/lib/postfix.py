@@ -6,7 +6,7 @@ import twinloft as tl
 
 NEEDS = ("postfix", "sqlite3")
 MASTER = """
-{smtp}    inet n - n - - smtpd
+{smtp}    inet n - {smtpd_chroot} - - smtpd
 {trusted} inet n - n - - smtpd -o smtpd_recipient_restrictions=reject_unauth_destination
 pickup    unix n - n 60 1 pickup
 cleanup   unix n - n - 0 cleanup
@@ -31,7 +31,8 @@ postlog   unix-dgram n - n - 1 postlogd
 class Postfix:
     """A private instance: configuration, queue and data are in `directory`, SMTP is on two loopback ports."""
 
-    def __init__(self, stage, directory, chroot="y"):
+    def __init__(self, stage, directory, chroot="y", example="main.cf", changes=None, smtpd_chroot="n"):
+        """example: the file in conf/postfix. changes: texts that are replaced in it."""
         self.stage, self.dir = stage, directory
         self.etc, self.queue, self.data = directory / "etc", directory / "queue", directory / "data"
         for d in (self.etc, self.queue, self.data):
@@ -41,8 +42,8 @@ class Postfix:
         self.log = directory / "mail.log"
         stage.tell(self.log)
         # One second in place of minutes, as for the two settings of the queue below.
-        main = mta.substituted((tl.ROOT / "conf/postfix/main.cf").read_text(), {
-            "address_verify_negative_refresh_time = 5m\n": "address_verify_negative_refresh_time = 1s\n"}, "main.cf")
+        sooner = {"address_verify_negative_refresh_time = 5m\n": "address_verify_negative_refresh_time = 1s\n"}
+        main = mta.substituted((tl.ROOT / "conf/postfix" / example).read_text(), sooner if changes is None else changes, example)
         main += f"""
 compatibility_level = 3.6
 queue_directory = {self.queue}
@@ -63,7 +64,7 @@ minimal_backoff_time = 1s
 queue_run_delay = 1s
 """
         (self.etc / "main.cf").write_text(main)
-        (self.etc / "master.cf").write_text(MASTER.format(smtp=f"127.0.0.1:{self.port}", chroot=chroot,
+        (self.etc / "master.cf").write_text(MASTER.format(smtp=f"127.0.0.1:{self.port}", chroot=chroot, smtpd_chroot=smtpd_chroot,
                                                           trusted=f"127.0.0.1:{self.trusted_port}"))
         self.command("check")
 

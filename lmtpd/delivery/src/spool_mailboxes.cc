@@ -22,6 +22,9 @@ class OwnMailboxes final : public Mailboxes {
   MailboxState look(const User& user, const std::string& detail, std::uint64_t size) override {
     return mailboxes_.look(user, detail, size);
   }
+  std::optional<MailboxState> look_now(const User& user, std::uint64_t size) override {
+    return mailboxes_.look_now(user, size);
+  }
 
  private:
   const DeliveryConfig config_;
