@@ -211,6 +211,11 @@ void compare_count(const Config& config, const DovecotQuota& dovecot, std::vecto
         fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins): "
                     "mail stored by this protocol has no limit",
                     protocol));
+  if (const std::string& ours = config.quota_status.delimiters; ours != dovecot.recipient_delimiter)
+    out.push_back(fmt::format(
+        "quota.delimiters: is \"{0}\", but Dovecot's recipient_delimiter is \"{1}\": Dovecot might "
+        "answer for another user; write delimiters = \"{1}\"",
+        ours, dovecot.recipient_delimiter));
   compare_answers(dovecot, out);
   compare_leases(config, dovecot, out);
 }
@@ -350,6 +355,8 @@ Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
   TL_TRY_ASSIGN(std::string plugins, doveconf.ask({"-h", "mail_plugins"}));
   out.status_plugin = is_on(plugins, "quota");
   out.trash_plugin = is_on(plugins, "trash");
+  TL_TRY_ASSIGN(out.recipient_delimiter, doveconf.ask({"-h", "recipient_delimiter"}));
+  out.recipient_delimiter.erase(std::min(out.recipient_delimiter.find('\n'), out.recipient_delimiter.size()));
   TL_TRY(is_2_4 ? read_2_4(doveconf, out) : read_2_3(doveconf, out));
   return out;
 }

@@ -24,6 +24,7 @@ struct DovecotQuota {
   bool status_service = false;              // the service quota-status exists
   bool status_plugin = false;               // mail_plugins outside of protocols has the quota plugin
   bool trash_plugin = false;                // and the plugin trash
+  std::string recipient_delimiter = "+";
   std::string status_success, status_overquota, status_toolarge;  // configured answers; empty: the default
 };
 

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (room && *room == Room::full)
     TL_CHECK(action.find(".2.2") != std::string_view::npos || action.find("52") != std::string_view::npos);
   if (room && *room == Room::never) TL_CHECK(action.find("5.2.3") != std::string_view::npos);
-  if (auto recipient = policy_recipient(text)) {
+  if (auto recipient = policy_recipient(text, "+")) {
     std::string request = policy_request(*recipient, size);
     TL_CHECK(std::count(request.begin(), request.end(), '\n') == 6 && request.ends_with("\n\n"));
     if (auto path = parse_address(*recipient)) TL_CHECK(text.starts_with(path->local_part));

@@ -245,6 +245,7 @@ void read_quota_status(const TomlTable& t, const LimitSettings& limits, QuotaSta
     t.error("address", fmt::format("\"{}\": {}", address, target.error().message));
   t.number("connections", 1, 1024, out.connections_max);
   t.duration("timeout", out.answer_timeout);
+  t.text("delimiters", out.delimiters);
   out.target.timeout = out.answer_timeout;
   out.queue_time = limits.queue_time;
 }
@@ -254,7 +255,7 @@ void read_quota(const TomlTable& top, Config& config) {
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "quota");
   t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot", "address",
-           "connections", "timeout", "lease"});
+           "connections", "timeout", "lease", "delimiters"});
   QuotaConfig& out = config.delivery.maildir.quota;
   std::string driver, over = "reject";
   t.text("driver", driver, true);
@@ -284,7 +285,7 @@ void read_quota(const TomlTable& top, Config& config) {
               "is a setting of Dovecot where Dovecot counts: remove it here, and write it in Dovecot's "
               "configuration");
   }
-  for (const char* key : {"address", "connections", "timeout", "lease"})
+  for (const char* key : {"address", "connections", "timeout", "lease", "delimiters"})
     if (!driver.empty() && driver != "count" && t.has(key)) t.error(key, "needs driver = \"count\"");
 }
 

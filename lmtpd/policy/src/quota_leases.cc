@@ -127,6 +127,12 @@ QuotaLeases::Step QuotaLeases::answered(Request& request, const Result<Room>& an
   if (request.stage_ == Stage::itself) return itself_answered(account, request, answer);
   if (request.stage_ != Stage::alone) return lease_answered(account, request, answer, now);
   if (!answer || *answer != Room::enough) return done(account, request, answer);
+  // Dovecot's largest size of a message refused the sum, and there may be room for each of them.
+  if (request.sum_is_too_large_) {
+    account.held += request.bytes_;
+    request.held_ = request.bytes_;
+    return done(account, request, Room::enough);
+  }
   return done(account, request,
               fail(Errc::exhausted, "no room is left: deliveries in flight hold {} bytes", request.others_));
 }
@@ -156,6 +162,7 @@ QuotaLeases::Step QuotaLeases::itself_answered(Account& account, Request& reques
   }
   if (request.others_ == 0) return done(account, request, answer);
   // Deliveries in flight may still fail, so they cause only a temporary refusal.
+  request.sum_is_too_large_ = *answer == Room::never;
   request.stage_ = Request::Stage::alone;
   return Ask{request.bytes_};
 }

@@ -43,6 +43,7 @@ SpoolHealth health_of(const SpoolLook& look, const VolumeTold& told, const Spool
     return suspended_since(*look.hangs_since);
   if (look.trouble) return health_of_trouble(*look.trouble);
   if (look.read_only) return {State::read_only};
+  if (look.bytes == 0) return {};  // no look has returned yet
   const std::uint64_t reserve = rules.reserve_bytes.value_or(std::min(look.bytes / 100, reserve_bytes_most));
   const std::uint64_t inodes = std::min(look.inodes / 100, rules.reserve_inodes_most);
   bool full = look.free_bytes < reserve || look.free_inodes < inodes;

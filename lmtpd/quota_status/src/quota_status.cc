@@ -13,6 +13,7 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t answer_bytes_max = 4096;
+constexpr std::uint32_t late_max = 3;  // a single slow mailbox does not stop the questions about others
 
 Result<std::string> read_answer(Stream& stream, Instant deadline) {
   std::string answer;
@@ -110,7 +111,9 @@ void QuotaStatus::tried(const Status& how) {
   {
     std::lock_guard lock(mutex_);
     was_down = health_.down();
-    if (how)
+    const bool late = !how && how.error().code == Errc::timeout;
+    late_ = late ? late_ + 1 : 0;
+    if (how || (late && !was_down && late_ < late_max))
       health_.worked();
     else
       health_.failed(clock_.now());
@@ -123,7 +126,7 @@ void QuotaStatus::tried(const Status& how) {
 }
 
 Result<Room> QuotaStatus::room(const User& user, std::uint64_t bytes) {
-  TL_TRY_ASSIGN(std::string recipient, policy_recipient(user.name));
+  TL_TRY_ASSIGN(std::string recipient, policy_recipient(user.name, config_.delimiters));
   auto named = [&](const Error& error) {
     return fail(error.code, "Dovecot's quota-status at {}, asked for {}: {}", config_.target.text, recipient,
                 error.message);

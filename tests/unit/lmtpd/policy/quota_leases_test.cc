@@ -181,6 +181,18 @@ TEST_F(QuotaLeasesTest, WhoeverEndsWithoutAnAnswerLetsOthersAsk) {
   leases.end(second, now);
 }
 
+// The sum may be beyond Dovecot's largest size of a message, which each of them is below.
+TEST_F(QuotaLeasesTest, ASumThatIsTooLargeForOneMessageRefusesNobody) {
+  Request first(user(), 20 * mib, For::delivery), second(user(), 20 * mib, For::delivery);
+  EXPECT_EQ(asked(leases.begin(first, now)), 20 * mib);
+  EXPECT_TRUE(is_enough(leases.answered(first, Room::enough, now)));
+  EXPECT_EQ(asked(leases.begin(second, now)), 40 * mib);
+  EXPECT_EQ(asked(leases.answered(second, Room::never, now)), 20 * mib);
+  EXPECT_TRUE(is_enough(leases.answered(second, Room::enough, now)));
+  leases.end(first, now);
+  leases.end(second, now);
+}
+
 TEST_F(QuotaLeasesTest, QuestionsIncludeWhatIsInFlight) {
   Request first(user(), 3 * mib, For::delivery), large(user(), 20 * mib, For::delivery);
   EXPECT_EQ(asked(leases.begin(first, now)), 16 * mib);

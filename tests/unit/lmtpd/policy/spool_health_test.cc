@@ -45,6 +45,13 @@ TEST(SpoolHealth, ByWhatWasSeen) {
   EXPECT_EQ(seen(look), State::read_only);
 }
 
+TEST(SpoolHealth, BeforeTheFirstLookTheSpoolIsNotFull) {
+  SpoolRules these;
+  these.reserve_bytes = 1u << 30;
+  EXPECT_EQ(health_of({}, {}, these, start).state, State::serving);
+  EXPECT_EQ(health_of({}, {VolumeTold::State::failed}, these, start).state, State::failed);
+}
+
 // A hundredth of a small file system, and little of a large one.
 TEST(SpoolHealth, TheReserveIsKeptFree) {
   constexpr std::uint64_t mib = 1u << 20;

@@ -12,14 +12,20 @@ TEST(Policy, RequestNamesRecipientAndSize) {
 }
 
 TEST(Policy, RecipientIsTheUsersNameAsAnAddress) {
-  EXPECT_EQ(policy_recipient("ann@example.org"), "ann@example.org");
-  EXPECT_EQ(policy_recipient("ann"), "ann");
-  EXPECT_EQ(policy_recipient("a b@example.org"), "\"a b\"@example.org");
-  EXPECT_EQ(policy_recipient("a\"@b@example.org"), "\"a\\\"@b\"@example.org");
-  EXPECT_FALSE(policy_recipient(""));
-  EXPECT_FALSE(policy_recipient("@example.org"));
-  EXPECT_FALSE(policy_recipient("ann@example.org\nsize=1"));
-  EXPECT_FALSE(policy_recipient("ann\r@example.org"));
+  EXPECT_EQ(policy_recipient("ann@example.org", "+"), "ann@example.org");
+  EXPECT_EQ(policy_recipient("ann", "+"), "ann");
+  EXPECT_EQ(policy_recipient("a b@example.org", "+"), "\"a b\"@example.org");
+  EXPECT_EQ(policy_recipient("a\"@b@example.org", "+"), "\"a\\\"@b\"@example.org");
+  EXPECT_FALSE(policy_recipient("", "+"));
+  EXPECT_FALSE(policy_recipient("@example.org", "+"));
+  EXPECT_FALSE(policy_recipient("ann@example.org\nsize=1", "+"));
+  EXPECT_FALSE(policy_recipient("ann\r@example.org", "+"));
+  // Dovecot would split these names, and answer for another user.
+  EXPECT_FALSE(policy_recipient("ann+lists@example.org", "+"));
+  EXPECT_FALSE(policy_recipient("ann-marie@example.org", "+-"));
+  EXPECT_EQ(policy_recipient("ann-marie@my-example.org", "+"), "ann-marie@my-example.org");
+  EXPECT_EQ(policy_recipient("ann+lists@example.org", ""), "ann+lists@example.org");
+  EXPECT_EQ(policy_recipient("ann@a-b.example", "-"), "ann@a-b.example");
 }
 
 TEST(Policy, ActionIsFoundInAnAnswer) {

@@ -138,13 +138,24 @@ TEST_F(QuotaStatusTest, HalfAnAnswerIsNone) {
 
 TEST_F(QuotaStatusTest, NoAnswerInTimeIsAnError) {
   config.answer_timeout = std::chrono::milliseconds(50);
-  service.connections = {{"never"}};
+  service.connections = {{"never"}, {"never"}, {"never"}, {"never"}};
   QuotaStatus status(config, service, 7, clock);
-  auto room = status.room(ann, 1);
-  ASSERT_FALSE(room);
-  EXPECT_EQ(room.error().code, Errc::timeout);
+  for (int i = 0; i < 3; ++i) {
+    auto room = status.room(ann, 1);
+    ASSERT_FALSE(room);
+    EXPECT_EQ(room.error().code, Errc::timeout);
+  }
   EXPECT_FALSE(status.room(ann, 1));
-  EXPECT_EQ(service.questions, 1);
+  EXPECT_EQ(service.questions, 3) << "after three late answers, no question for a while";
+}
+
+// A large mailbox may be slow, and others are not.
+TEST_F(QuotaStatusTest, OneLateAnswerStopsNoOtherQuestion) {
+  config.answer_timeout = std::chrono::milliseconds(50);
+  service.connections = {{"never"}, {yes, yes}, {"never"}, {"never"}, {yes}};
+  QuotaStatus status(config, service, 7, clock);
+  EXPECT_FALSE(status.room(ann, 1));
+  EXPECT_TRUE(status.room(ann, 1));
 }
 
 // Questions beyond the limit wait for a free connection.

@@ -23,7 +23,7 @@ class BodySink {
   virtual Status append(std::string_view bytes) = 0;
 };
 
-// That one filter adds to one message: each of them costs a look-up.
+// Of a single filter, for a message: each of them costs a look-up.
 inline constexpr std::size_t added_recipients_max = 100;
 inline constexpr std::size_t changes_max = 10'000;  // of one filter to one message, without parts of a body
 

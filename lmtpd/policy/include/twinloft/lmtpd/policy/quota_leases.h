@@ -68,11 +68,12 @@ class QuotaLeases {
     For purpose_;
     Account* account_ = nullptr;
     Stage stage_ = Stage::begun;
-    bool asks_ = false;         // it is the one request that asks for this user
-    bool waited_ = false;       // it has got Wait
-    std::uint64_t held_ = 0;    // bytes
-    std::uint64_t others_ = 0;  // bytes in flight that the question includes
-    std::uint64_t lease_ = 0;   // bytes of the lease that is asked for
+    bool asks_ = false;              // it is the one request that asks for this user
+    bool waited_ = false;            // it has got Wait
+    bool sum_is_too_large_ = false;  // the answer about it and the deliveries in flight was Room::never
+    std::uint64_t held_ = 0;         // bytes
+    std::uint64_t others_ = 0;       // bytes in flight that the question includes
+    std::uint64_t lease_ = 0;        // bytes of the lease that is asked for
     Instant asked_at_{};
     std::uint64_t drawn_bytes_ = 0, drawn_messages_ = 0;  // of the account, at the question
   };

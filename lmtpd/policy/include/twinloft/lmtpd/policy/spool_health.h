@@ -19,7 +19,7 @@ namespace twinloft::lmtpd {
 struct SpoolLook {
   std::optional<Error> trouble = {};  // the root, the marker or the file system has an error
   bool read_only = false;
-  std::uint64_t bytes = 0, free_bytes = 0;    // free: for users without privilege
+  std::uint64_t bytes = 0, free_bytes = 0;    // free: for users without privilege. bytes == 0: no look yet
   std::uint64_t inodes = 0, free_inodes = 0;  // inodes == 0: made as needed (Btrfs)
   std::optional<Instant> hangs_since = {};    // the look has not returned since; the other members are older
 };

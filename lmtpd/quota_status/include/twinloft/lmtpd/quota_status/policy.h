@@ -12,7 +12,9 @@ namespace twinloft::lmtpd {
 
 // The user's name as an address, such as "ann@example.org", with quotes if it needs them. Errors: the name
 // cannot be an address.
-Result<std::string> policy_recipient(std::string_view user);
+// delimiters: Dovecot's recipient_delimiter. It splits an address there, so a name with such a character
+// would be that of another user: Errc::invalid.
+Result<std::string> policy_recipient(std::string_view user, std::string_view delimiters);
 
 // The request: whether a message of `bytes` fits the recipient's mailbox.
 std::string policy_request(std::string_view recipient, std::uint64_t bytes);

@@ -25,10 +25,11 @@ struct QuotaStatusConfig {
   std::chrono::milliseconds answer_timeout{5000};  // for connecting, and again for the answer
   std::chrono::milliseconds queue_time{60'000};    // the longest wait for a free connection
   std::chrono::milliseconds idle_timeout{30'000};  // an older idle connection is not used again
+  std::string delimiters = "+";                    // Dovecot's recipient_delimiter
 };
 
-// Thread-safe. Errors: Errc::unavailable, Errc::timeout. After a failure, requests fail at once for a while
-// (TargetHealth).
+// Thread-safe. Errors: Errc::unavailable, Errc::timeout, Errc::invalid (see policy_recipient()). After a
+// failed connection, or several late answers in a row, requests fail at once for a while (TargetHealth).
 class QuotaStatus final : public QuotaService {
  public:
   // The connector and the clock outlive this object. target: the connector's index.
@@ -59,6 +60,7 @@ class QuotaStatus final : public QuotaService {
   std::uint32_t taken_ = 0;  // connections in use
   std::list<Idle> idle_;     // most recently used first
   TargetHealth health_;
+  std::uint32_t late_ = 0;  // answers in a row that did not come in time
 };
 
 }  // namespace twinloft::lmtpd
