@@ -51,11 +51,16 @@ class Talk:
             pass
         raise ConnectionError("lmtpd has left")
 
+    def freeze(self):
+        """As hang(), without reading. Only until the test ends the server."""
+        self.server.over.wait()
+        raise ConnectionError("the test is over")
+
 
 class FakeMilter(FakeServer):
     """answers: for a command ("M", "R", "E" ...), bytes, or a function of the Talk that returns bytes. Every other
-    command is answered by CONTINUE. dies_after: bytes of a connection. order: a list that gets (this, command)
-    for each command, common to several filters.
+    command is answered by CONTINUE, unless the filter has announced no answer (steps). dies_after: bytes of a
+    connection. order: a list that gets (this, command) for each command, common to several filters.
     """
 
     def __init__(self, address, steps=0, actions=ALL_ACTIONS, macros=b"", version=6, order=None, **answers):
@@ -67,7 +72,8 @@ class FakeMilter(FakeServer):
 
     def answer(self, talk):
         """The bytes for the present command."""
-        answer = self.answers.get(talk.kind, packet(CONTINUE))
+        usual = self.agreement if talk.kind == "O" else b"" if self.is_silent(talk.kind) else packet(CONTINUE)
+        answer = self.answers.get(talk.kind, usual)
         return answer(talk) if callable(answer) else answer
 
     def serve(self, connection):
@@ -91,8 +97,7 @@ class FakeMilter(FakeServer):
                 with self._mutex:
                     self.order.append((self, talk.kind))
                     self._heard.append(Heard(talk.number, talk.kind, talk.fields, talk.macros))
-                said = self.answers.get("O", self.agreement) if talk.kind == "O" else b"" if self.is_silent(talk.kind) else self.answer(talk)
-                if not talk.send(said(talk) if callable(said) else said):
+                if not talk.send(self.answer(talk)):
                     return
 
     def is_silent(self, kind):
