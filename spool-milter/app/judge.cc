@@ -41,12 +41,11 @@ std::optional<Reply> refusal_by_way(const WaysOfDelivery& ways, const Sender& se
 Judge::Judge(const Config& config, Sources sources, const Clock& clock)
     : sources_(std::move(sources)),
       clock_(clock),
-      lookups_(lookups_at_once(config.users), config.spool_milter->timeout),
-      looks_(looks_max, config.spool_milter->timeout) {
+      timeout_(config.spool_milter->timeout),
+      lookups_(lookups_at_once(config.users)),
+      looks_(looks_max) {
   auto ways = std::make_shared<const WaysOfDelivery>(config);
   rules_ = rules_of(config, ways, sources_);
-  facts_.look_up = [this](const LookupRequest& request) { return look_up(request); };
-  facts_.look = [this](const MailboxQuestion& question) { return look(question); };
   facts_.way_refuses = [ways](const Sender& sender, const KnownRecipient& recipient) {
     return refusal_by_way(*ways, sender, recipient);
   };
@@ -58,13 +57,18 @@ Judge::Judge(const Config& config, Sources sources, const Clock& clock)
 }
 
 std::optional<Reply> Judge::answer(const Sender& sender, const AskedRecipient& recipient) {
-  return spool_milter::answer(sender, recipient, rules_, facts_);
+  const auto until = std::chrono::steady_clock::now() + timeout_;
+  Facts facts = facts_;
+  facts.look_up = [this, until](const LookupRequest& request) { return look_up(request, until); };
+  facts.look = [this, until](const MailboxQuestion& question) { return look(question, until); };
+  return spool_milter::answer(sender, recipient, rules_, facts);
 }
 
-std::optional<LookupResult> Judge::look_up(const LookupRequest& request) {
+std::optional<LookupResult> Judge::look_up(const LookupRequest& request, TimedCalls::Until until) {
   auto found = sources_.users->lookup_now(request);
   if (!found)
-    found = lookups_.call<LookupResult>([users = sources_.users, request] { return users->lookup(request); });
+    found = lookups_.call<LookupResult>(until,
+                                        [users = sources_.users, request] { return users->lookup(request); });
   if (!found || !*found)
     failed_lookups_.put(LogLevel::error, clock_.now(),
                         fmt::format("look-up of {}@{}: {}", request.local_part, request.domain,
@@ -72,9 +76,9 @@ std::optional<LookupResult> Judge::look_up(const LookupRequest& request) {
   return found;
 }
 
-std::optional<MailboxState> Judge::look(const MailboxQuestion& question) {
+std::optional<MailboxState> Judge::look(const MailboxQuestion& question, TimedCalls::Until until) {
   if (auto known = sources_.mailboxes->look_now(question.user, question.size)) return known;
-  return looks_.call<MailboxState>([mailboxes = sources_.mailboxes, question] {
+  return looks_.call<MailboxState>(until, [mailboxes = sources_.mailboxes, question] {
     return mailboxes->look(question.user, question.detail, question.size);
   });
 }

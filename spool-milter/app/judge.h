@@ -27,19 +27,20 @@ class Judge {
   // The configuration, with its [spool_milter], and the clock outlive this object.
   Judge(const lmtpd::Config& config, Sources sources, const Clock& clock);
 
-  // nullopt: continue. Thread-safe. Blocks at most for about twice the configured timeout.
+  // nullopt: continue. Thread-safe. Blocks at most for about the configured timeout.
   std::optional<lmtpd::Reply> answer(const Sender& sender, const AskedRecipient& recipient);
 
  private:
-  std::optional<lmtpd::LookupResult> look_up(const lmtpd::LookupRequest& request);
-  std::optional<lmtpd::MailboxState> look(const lmtpd::MailboxQuestion& question);
+  std::optional<lmtpd::LookupResult> look_up(const lmtpd::LookupRequest& request, TimedCalls::Until until);
+  std::optional<lmtpd::MailboxState> look(const lmtpd::MailboxQuestion& question, TimedCalls::Until until);
 
   const Sources sources_;
   const Clock& clock_;
+  const std::chrono::milliseconds timeout_;
   TimedCalls lookups_, looks_;
   LogGate failed_lookups_;
   Rules rules_;
-  Facts facts_;
+  Facts facts_;  // without the two that block
 };
 
 }  // namespace twinloft::spool_milter

@@ -57,11 +57,9 @@ struct TimedCalls::Shared {
   }
 };
 
-TimedCalls::TimedCalls(std::size_t threads, std::chrono::milliseconds time)
-    : time_(time), shared_(std::make_shared<Shared>(threads)) {}
+TimedCalls::TimedCalls(std::size_t threads) : shared_(std::make_shared<Shared>(threads)) {}
 
-bool TimedCalls::run(std::function<void()> function) {
-  const auto until = std::chrono::steady_clock::now() + time_;
+bool TimedCalls::run(Until until, std::function<void()> function) {
   auto call = std::make_shared<Call>(Call{std::move(function)});
   Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);

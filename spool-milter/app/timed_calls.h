@@ -14,21 +14,21 @@ namespace twinloft::spool_milter {
 class TimedCalls {
  public:
   // threads: at most so many calls at a time; further ones wait.
-  TimedCalls(std::size_t threads, std::chrono::milliseconds time);
+  explicit TimedCalls(std::size_t threads);
+  using Until = std::chrono::steady_clock::time_point;
 
   // Thread-safe. nullopt: there was no result in time, or the call has thrown. It may still run later.
   template <class Result>
-  std::optional<Result> call(std::function<Result()> function) {
+  std::optional<Result> call(Until until, std::function<Result()> function) {
     auto out = std::make_shared<std::optional<Result>>();
-    bool done = run([out, function = std::move(function)] { out->emplace(function()); });
+    bool done = run(until, [out, function = std::move(function)] { out->emplace(function()); });
     return done ? std::move(*out) : std::nullopt;
   }
 
  private:
   struct Shared;
   // False: not done in time.
-  bool run(std::function<void()> function);
-  const std::chrono::milliseconds time_;
+  bool run(Until until, std::function<void()> function);
   const std::shared_ptr<Shared> shared_;
 };
 

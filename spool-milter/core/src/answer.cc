@@ -63,7 +63,11 @@ LookupResult late_lookup() {
 class Judgement {
  public:
   Judgement(const Sender& sender, const Rules& rules, const Facts& facts)
-      : sender_(sender), facts_(facts), unknown_(rules.refuses_unknown), rules_(rules.recipients) {
+      : sender_(sender),
+        facts_(facts),
+        unknown_(rules.refuses_unknown),
+        bytes_max_(rules.message_bytes_max),
+        rules_(rules.recipients) {
     if (facts.spool_refuses)
       rules_.spool_refusal = [this](const User& user) {
         return facts_.spool_refuses(user, sender_.authenticated);
@@ -74,8 +78,13 @@ class Judgement {
   Judgement& operator=(const Judgement&) = delete;
 
   std::optional<Reply> of(const Path& to) {
+    // lmtpd says so at MAIL.
+    const bool too_large = sender_.size > bytes_max_;
+    const Reply refusal = make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", bytes_max_));
+    if (too_large && unknown_) return refusal;
     auto found = facts_.look_up(lookup_of(to, rules_));
     if (found && *found && !**found && !unknown_) return std::nullopt;
+    if (too_large && found && *found) return refusal;
     name_recipient(to, rules_, recipient_);
     JudgedUser judged = judge_user(recipient_, found ? *std::move(found) : late_lookup(), sender_.size,
                                    rules_, way_refuses_);
@@ -98,6 +107,7 @@ class Judgement {
   const Sender& sender_;
   const Facts& facts_;
   const bool unknown_;
+  const std::uint64_t bytes_max_;
   RecipientRules rules_;
   WayRefuses way_refuses_;
   KnownRecipient recipient_;
@@ -136,10 +146,9 @@ std::optional<Reply> answer(const Sender& sender, const AskedRecipient& recipien
   if (!way && rules.scope.domains.empty()) return std::nullopt;
   auto to = parse(recipient.word);
   if (!to) return way && rules.refuses_unknown ? std::optional(std::move(to).error()) : std::nullopt;
+  // The MTA completes an address without a domain after this question.
+  if (to->domain.empty()) return std::nullopt;
   if (!way && !rules.scope.has_domain(to->domain)) return std::nullopt;
-  // lmtpd says so at MAIL.
-  if (sender.size > rules.message_bytes_max)
-    return make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", rules.message_bytes_max));
   return Judgement(sender, rules, facts).of(*to);
 }
 

@@ -17,42 +17,48 @@ using namespace std::chrono_literals;
 constexpr auto long_enough = 60s;  // never waited for
 constexpr auto short_time = 50ms;
 
+TimedCalls::Until within(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
 TEST(TimedCalls, TheResultOfACall) {
-  TimedCalls calls(2, long_enough);
-  EXPECT_EQ(calls.call<int>([] { return 7; }), 7);
-  EXPECT_EQ(calls.call<std::string>([] { return "text"; }), "text");
+  TimedCalls calls(2);
+  EXPECT_EQ(calls.call<int>(within(long_enough), [] { return 7; }), 7);
+  EXPECT_EQ(calls.call<std::string>(within(long_enough), [] { return "text"; }), "text");
 }
 
 TEST(TimedCalls, ACallThatThrowsHasNoResult) {
-  TimedCalls calls(1, long_enough);
-  EXPECT_EQ(calls.call<int>([]() -> int { throw std::runtime_error("no"); }), std::nullopt);
-  EXPECT_EQ(calls.call<int>([] { return 1; }), 1) << "its thread goes on";
+  TimedCalls calls(1);
+  EXPECT_EQ(calls.call<int>(within(long_enough), []() -> int { throw std::runtime_error("no"); }),
+            std::nullopt);
+  EXPECT_EQ(calls.call<int>(within(long_enough), [] { return 1; }), 1) << "its thread goes on";
 }
 
 TEST(TimedCalls, ACallThatHangsCostsItsTimeAndItsThread) {
   auto release = std::make_shared<std::promise<void>>();
   auto released = release->get_future().share();
-  TimedCalls calls(2, short_time);
-  EXPECT_EQ(calls.call<int>([released] { return released.wait(), 1; }), std::nullopt);
-  EXPECT_EQ(calls.call<int>([released] { return released.wait(), 1; }), std::nullopt);
+  TimedCalls calls(2);
+  EXPECT_EQ(calls.call<int>(within(short_time), [released] { return released.wait(), 1; }), std::nullopt);
+  EXPECT_EQ(calls.call<int>(within(short_time), [released] { return released.wait(), 1; }), std::nullopt);
   auto begun = std::make_shared<std::atomic<bool>>(false);
-  EXPECT_EQ(calls.call<int>([begun] { return *begun = true, 1; }), std::nullopt) << "all threads hang";
+  EXPECT_EQ(calls.call<int>(within(short_time), [begun] { return *begun = true, 1; }), std::nullopt)
+      << "all threads hang";
   release->set_value();
   // With both threads free again, a call has a result.
   std::optional<int> result;
-  while (!result) result = calls.call<int>([] { return 2; });
+  while (!result) result = calls.call<int>(within(short_time), [] { return 2; });
   EXPECT_EQ(result, 2);
   EXPECT_FALSE(*begun) << "what was given up before its begin never begins";
 }
 
 TEST(TimedCalls, NoMoreThanSoManyAtATime) {
   constexpr int callers = 12, threads = 3;
-  TimedCalls calls(threads, long_enough);
+  TimedCalls calls(threads);
   std::atomic<int> now{0}, most{0}, done{0};
   std::vector<std::thread> all;
   for (int i = 0; i < callers; ++i)
     all.emplace_back([&] {
-      auto result = calls.call<bool>([&] {
+      auto result = calls.call<bool>(within(long_enough), [&] {
         int mine = ++now;
         for (int seen = most; seen < mine && !most.compare_exchange_weak(seen, mine);) continue;
         std::this_thread::sleep_for(1ms);
@@ -70,12 +76,13 @@ TEST(TimedCalls, AHungCallOutlivesItsOwner) {
   auto release = std::make_shared<std::promise<void>>();
   auto ended = std::make_shared<std::promise<int>>();
   {
-    TimedCalls calls(1, short_time);
-    EXPECT_EQ(calls.call<int>([release, ended] {
-      release->get_future().wait();
-      ended->set_value(3);
-      return 3;
-    }),
+    TimedCalls calls(1);
+    EXPECT_EQ(calls.call<int>(within(short_time),
+                              [release, ended] {
+                                release->get_future().wait();
+                                ended->set_value(3);
+                                return 3;
+                              }),
               std::nullopt);
   }
   release->set_value();

@@ -104,7 +104,7 @@ TEST_F(AnswerTest, OnlyRecipientsOfLmtpdAreJudged) {
       {"<nobody@sub.example.org>", "", "", "continue"},
       {"<nobody@myexample.org>", "", "", "continue"},
       {"<nobody>", "local", "", "continue"},
-      {"<nobody>", "lmtp", "", "550 5.1.1"},
+      {"<nobody>", "lmtp", "", "continue"},
       {"<broken", "smtp", "", "continue"},
       {"<broken", "lmtp", "", "501 5.1.3"},
   };
@@ -195,11 +195,19 @@ TEST_F(AnswerTest, TheMailboxIsAskedForTheAnnouncedSizeAndTheDetail) {
   EXPECT_EQ(asked[0].detail, "lists");
 }
 
+// Postfix appends myorigin to it after this question.
+TEST_F(AnswerTest, AnAddressWithoutADomainIsLeftToTheMta) {
+  rules.scope.mailers = {"lmtp"};
+  for (const char* word : {"<ann>", "<postmaster>", "nobody"}) EXPECT_EQ(to(word), "continue") << word;
+}
+
 TEST_F(AnswerTest, AMessageThatLmtpdWouldRefuseForItsSize) {
   rules.message_bytes_max = 1000;
   sender.size = 1001;
   EXPECT_EQ(to("<ann@example.org>"), "552 5.3.4");
   EXPECT_EQ(to("<ann@example.com>"), "continue");
+  rules.refuses_unknown = false;
+  EXPECT_EQ(to("<nobody@example.org>"), "continue") << "it may be an alias to another server";
   sender.size = 1000;
   EXPECT_EQ(to("<ann@example.org>"), "continue");
 }

@@ -128,8 +128,6 @@ const std::vector<std::string> addresses = {
     "<100%s%n@example.org>",
     "<ann@elsewhere.example>",
     "<ann@[192.0.2.1]>",
-    "<ann>",
-    "<postmaster>",
     "<>",
     "<@example.org>",
     "<ann@>",
