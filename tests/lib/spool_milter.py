@@ -88,7 +88,9 @@ class Mta:
             self.macros(b"R", {"{" + name + "}": value for name, value in macros.items()})
         self.send(b"R", f"<{address}>".encode() + b"\0")
         reply = self.receive()
-        expect(reply is not None and reply[:1] in b"cy", f"the answer to RCPT: {reply}")
+        if reply is None:
+            raise ConnectionResetError("the milter has closed the connection")
+        expect(reply[:1] in b"cy", f"the answer to RCPT: {reply}")
         return "continue" if reply == b"c" else reply[1:].rstrip(b"\0").decode()
 
     def once(self, address, *words, **macros):

@@ -26,7 +26,7 @@ WITHOUT_LIBRARY = {
     "tests/unit/spool-repl": ["base", "mail", "spool-state", REPL],
     "tests/unit/mailbench": ["base", "bench/mailbench"],
     "tests/sim": ["base", REPL],
-    "tests/fuzz": ["base", "argv", "mail", "bench/mailbench", LMTPD, REPL],
+    "tests/fuzz": ["base", "argv", "mail", "spool-milter/core", "bench/mailbench", LMTPD, REPL],
     "tests/e2e": ["base", "argv", "bench/mailbench", LMTPD, REPL],
 }
 # The project's headers that are not installed, for a library that is installed alone.

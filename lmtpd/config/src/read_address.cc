@@ -35,7 +35,7 @@ bool normalize_host(std::string& host) {
 }
 
 // "127.0.0.1:2400", "[::1]:2400", "unix:/run/twinloft/lmtp.sock". Returns the error, or an empty text.
-std::string parse_address(const std::string& text, ListenSettings& out) {
+std::string parse_listen_address(const std::string& text, ListenSettings& out) {
   if (text.starts_with("unix:")) {
     out.unix_path = text.substr(5);
     if (out.unix_path.empty() || out.unix_path[0] != '/') return "expected an absolute path after \"unix:\"";
@@ -83,7 +83,7 @@ bool read_listen_address(const TomlTable& t, ListenSettings& listen) {
   read_mode(t, listen.mode);
   t.identity("group", listen.group);
   if (listen.address.empty()) return false;
-  std::string wrong = parse_address(listen.address, listen);
+  std::string wrong = parse_listen_address(listen.address, listen);
   if (!wrong.empty())
     t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
   else if (listen.unix_path.empty() && t.has("mode"))
