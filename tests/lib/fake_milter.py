@@ -49,6 +49,7 @@ class Talk:
         """Until the test ends the server, or lmtpd the connection."""
         while not self.server.over.is_set() and self.connection.recv(65536):
             pass
+        self.server.left.append(self.sender)
         raise ConnectionError("lmtpd has left")
 
     def freeze(self):
@@ -67,6 +68,7 @@ class FakeMilter(FakeServer):
         self.order = order if order is not None else []
         self.agreement = packet("O", version, actions, steps, macros)
         self.steps, self.answers, self.dies_after = steps, answers, 1 << 62
+        self.left = []  # the senders of messages that lmtpd has left while the filter hung
         self._heard, self._count, self._mutex = [], 0, threading.Lock()
         super().__init__(address)
 
