@@ -71,6 +71,7 @@ DeliveryOutcome ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& 
                                         const Envelope& envelope, const Recipient& recipient,
                                         const MessageBody& body) {
   const AgentSpec& spec = spawner_.agents()[agent];
+  ForeignWrites::InFlight in_flight(writes_);
   auto loop = find_loop(body, recipient, {true, config_.received_max});
   if (!loop) return not_delivered(loop.error());
   if (*loop) return {{554, "5.4.6", clean_reply_text(**loop)}, **loop};

@@ -142,10 +142,12 @@ std::vector<DeliveryOutcome> Router::Impl::hand_over(const std::string& name, co
   if (!loop) return all({451, "4.3.0", "The message could not be read"}, loop.error().message);
   if (*loop) return all(make_reply(554, "5.4.6", **loop), **loop);
   std::optional<SpoolHandle> handle;
+  std::optional<ForeignWrites::InFlight> in_flight;
   if (hop->second->spec().local()) {
     auto opened = writes ? writes->begin() : fail(Errc::internal, "there is no [spool] here");
     if (!opened) return all(reply_of_error(opened.error()), opened.error().message);
     handle = std::move(*opened);
+    in_flight.emplace(*writes);
   }
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
   // A local hop stores the message in place of the built-in agent, and adds the other fields.

@@ -2,8 +2,20 @@
 
 namespace twinloft::lmtpd {
 
+namespace {
+
+// Each of these programs takes milliseconds of a processor, so that deliveries end one by one, and hardly
+// ever at once. A short wait lets them share a syncfs, unless only few are in flight: their clients would
+// notice.
+constexpr std::uint64_t gathered_from = 5;
+constexpr std::chrono::milliseconds gather_longest{2};
+
+}  // namespace
+
 Status ForeignWrites::make_durable(const SpoolHandle& handle) {
-  TL_TRY(syncs_.sync(handle));
+  const std::uint64_t in_flight = in_flight_;
+  TL_TRY(
+      syncs_.sync(handle, in_flight < gathered_from ? SyncGather{} : SyncGather{in_flight, gather_longest}));
   return check(handle);
 }
 

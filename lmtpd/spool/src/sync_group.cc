@@ -7,12 +7,13 @@ struct SyncGroup::Group {
   std::uint64_t order = 0;
   std::uint64_t device = 0;
   std::uint64_t members = 0;
+  std::uint64_t awaited = 0;  // its leader waits for so many members
   bool done = false;
   Status result;
   std::condition_variable changed;  // done, or a leader is wanted
 };
 
-Status SyncGroup::sync(const SpoolHandle& spool) {
+Status SyncGroup::sync(const SpoolHandle& spool, const SyncGather& gather) {
   std::unique_lock lock(mutex_);
   if (gathering_ && gathering_->device != spool.device) {
     // The spool was unmounted and mounted again, with deliveries of both mounts in flight. A group is of a
@@ -29,7 +30,7 @@ Status SyncGroup::sync(const SpoolHandle& spool) {
     gathering_->fd = spool.root.get();
   }
   std::shared_ptr<Group> group = gathering_;
-  ++group->members;
+  if (++group->members == group->awaited) group->changed.notify_all();
   ++counters_.waiting;
   if (spool.order < group->order) {
     group->order = spool.order;
@@ -39,7 +40,7 @@ Status SyncGroup::sync(const SpoolHandle& spool) {
     if (running_) {
       group->changed.wait(lock);
     } else {
-      lead(lock, *group);
+      lead(lock, *group, gather);
     }
   }
   --counters_.waiting;
@@ -48,9 +49,13 @@ Status SyncGroup::sync(const SpoolHandle& spool) {
 
 // Runs the syncfs of the gathering group. Its members stay blocked in sync(), so the chosen descriptor stays
 // open.
-void SyncGroup::lead(std::unique_lock<std::mutex>& lock, Group& group) {
-  gathering_.reset();
+void SyncGroup::lead(std::unique_lock<std::mutex>& lock, Group& group, const SyncGather& gather) {
   running_ = true;
+  if (group.members < gather.callers) {
+    group.awaited = gather.callers;
+    group.changed.wait_for(lock, gather.longest, [&] { return group.members >= group.awaited; });
+  }
+  gathering_.reset();
   lock.unlock();
   Status result = ops_.sync_file_system(group.fd);
   lock.lock();

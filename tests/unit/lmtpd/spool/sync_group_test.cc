@@ -90,6 +90,34 @@ TEST(SyncGroup, ServesAllThatWaitWithOneSyncfs) {
   EXPECT_EQ(group.counters().members, 4u);
 }
 
+// The longest wait is a bound that the test never reaches.
+TEST(SyncGroup, WaitsForSoManyCallers) {
+  HeldOps ops;
+  SyncGroup group(ops);
+  const SyncGather three{3, std::chrono::hours(1)};
+  std::vector<SpoolHandle> handles;
+  for (std::uint64_t order : {2, 1, 3}) handles.push_back(handle(order));
+  std::vector<std::thread> members;
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    members.emplace_back([&, i] { EXPECT_TRUE(group.sync(handles[i], three)); });
+    if (i < 2) {
+      wait_for(group, 1 + i);
+      EXPECT_EQ(ops.started, 0);
+    }
+  }
+  for (std::thread& member : members) member.join();
+  EXPECT_EQ(ops.descriptors, (std::vector<int>{handles[1].root.get()}));  // the oldest
+  EXPECT_EQ(group.counters().members, 3u);
+}
+
+TEST(SyncGroup, WaitsForCallersNoLongerThanItMay) {
+  HeldOps ops;
+  SyncGroup group(ops);
+  EXPECT_TRUE(group.sync(handle(1), {2, std::chrono::milliseconds(1)}));
+  EXPECT_TRUE(group.sync(handle(2), {1, std::chrono::hours(1)}));
+  EXPECT_EQ(ops.started, 2);
+}
+
 TEST(SyncGroup, NeverServesTwoFileSystemsWithOneSyncfs) {
   HeldOps ops;
   ops.held = true;

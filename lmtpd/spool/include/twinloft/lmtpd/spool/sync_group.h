@@ -7,22 +7,30 @@
 // group, because it is unknown whose bytes were lost. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/spool/file_ops.h"
 #include "twinloft/lmtpd/spool/spool.h"
 
 namespace twinloft::lmtpd {
 
+// How long a syncfs waits for more callers: until it has so many, and at most so long.
+struct SyncGather {
+  std::uint64_t callers = 0;
+  Duration longest{};
+};
+
 class SyncGroup {
  public:
   explicit SyncGroup(FileOps& ops) : ops_(ops) {}
   // spool: opened before the first write to be covered. It stays open during the call.
-  Status sync(const SpoolHandle& spool);
+  Status sync(const SpoolHandle& spool, const SyncGather& gather = {});
 
   struct Counters {
     std::uint64_t rounds = 0;   // syncfs calls
@@ -33,7 +41,7 @@ class SyncGroup {
 
  private:
   struct Group;
-  void lead(std::unique_lock<std::mutex>& lock, Group& group);
+  void lead(std::unique_lock<std::mutex>& lock, Group& group, const SyncGather& gather);
 
   FileOps& ops_;
   mutable std::mutex mutex_;
