@@ -162,7 +162,10 @@ QuotaLeases::Step QuotaLeases::itself_answered(Account& account, Request& reques
   }
   if (request.others_ == 0) return done(account, request, answer);
   // Deliveries in flight may still fail, so they cause only a temporary refusal.
-  request.sum_is_too_large_ = *answer == Room::never;
+  // A sum beyond the limit itself is too large too, and says nothing of a largest size.
+  const std::uint64_t limit = request.limit_.bytes;
+  request.sum_is_too_large_ = *answer == Room::never &&
+                              (limit == 0 || request.bytes_ + request.others_ <= limit);
   request.stage_ = Request::Stage::alone;
   return Ask{request.bytes_};
 }

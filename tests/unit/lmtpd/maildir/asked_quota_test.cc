@@ -81,7 +81,7 @@ TEST_F(AskedQuotaTest, WithoutAnAnswerMailIsPutOffAndTheLogSaysWhy) {
 
 // Deliveries in flight count, but cause no permanent refusal.
 TEST_F(AskedQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
-  service_.most = 1000;
+  service_.most = recipient_.user.quota.bytes = 1000;
   OsClock clock;
   AskedQuota quota(&service_, lease_bytes_default, clock);
   {
@@ -103,7 +103,7 @@ TEST_F(AskedQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
 }
 
 TEST_F(AskedQuotaTest, ManyAtOnceNeverHoldMoreThanThereIs) {
-  service_.most = 1000;
+  service_.most = recipient_.user.quota.bytes = 1000;
   OsClock clock;
   AskedQuota quota(&service_, lease_bytes_default, clock);
   std::atomic<std::uint64_t> held{0}, highest{0};

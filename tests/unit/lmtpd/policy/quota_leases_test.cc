@@ -193,6 +193,20 @@ TEST_F(QuotaLeasesTest, ASumThatIsTooLargeForOneMessageRefusesNobody) {
   leases.end(second, now);
 }
 
+TEST_F(QuotaLeasesTest, ASumBeyondTheKnownLimitIsHeldByOthers) {
+  const User small = user(30 * mib);
+  Request first(small, 20 * mib, For::delivery), second(small, 20 * mib, For::delivery);
+  EXPECT_EQ(asked(leases.begin(first, now)), 20 * mib);
+  EXPECT_TRUE(is_enough(leases.answered(first, Room::enough, now)));
+  EXPECT_EQ(asked(leases.begin(second, now)), 40 * mib);
+  EXPECT_EQ(asked(leases.answered(second, Room::never, now)), 20 * mib);
+  auto held = result(leases.answered(second, Room::enough, now));
+  ASSERT_FALSE(held);
+  EXPECT_EQ(held.error().code, Errc::exhausted);
+  leases.end(first, now);
+  leases.end(second, now);
+}
+
 TEST_F(QuotaLeasesTest, QuestionsIncludeWhatIsInFlight) {
   Request first(user(), 3 * mib, For::delivery), large(user(), 20 * mib, For::delivery);
   EXPECT_EQ(asked(leases.begin(first, now)), 16 * mib);
