@@ -121,7 +121,7 @@ std::vector<Helper> helpers_of(Parts& parts) {
 class Run {
  public:
   explicit Run(Parts& parts)
-      : parts_(parts), ending_(2 * parts.config.spool_milter->timeout + std::chrono::seconds(2)) {}
+      : parts_(parts), ending_(parts.config.spool_milter->timeout + std::chrono::seconds(2)) {}
 
   Status begin() {
     FilterConfig filter{parts_.config.spool_milter->connections_max,
