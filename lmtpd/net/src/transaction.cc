@@ -125,6 +125,10 @@ void Transaction::go_on(const std::vector<Moved>& moved) {
     for (const Moved& one : moved) settle(one.place, {451, "4.3.0", "Delivery failed, try again later"});
     return;
   }
+  // With the lock, so that drop() of a transaction that is given up meanwhile finds them. They have replies
+  // then.
+  std::lock_guard lock(mutex_);
+  if (given_up_) return;
   for (std::shared_ptr<Lane>& lane : lanes) post(std::move(lane));
 }
 

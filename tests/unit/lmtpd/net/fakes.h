@@ -147,7 +147,9 @@ class FakeDeliverer final : public Deliverer {
   // Limits by the first letter of the users' names.
   std::map<char, std::uint32_t> limits_by_letter = {};
   std::uint32_t per_user_max = unlimited_deliveries;
+  std::function<void(const User&)> on_limits = [](const User&) {};
   DeliveryLimits limits(const User& user) const override {
+    on_limits(user);
     auto found = limits_by_letter.find(user.name[0]);
     if (found == limits_by_letter.end()) return {per_user_max, {}};
     return {per_user_max, {std::string(1, found->first), found->second}};

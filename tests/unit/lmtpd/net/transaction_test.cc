@@ -293,6 +293,34 @@ TEST_F(TransactionTest, GivenUpBeforeItGoesOnElsewhere) {
   EXPECT_EQ(begun(), Texts{});
 }
 
+// Given up after the delivery has ended here, and before it waits elsewhere: it must not wait there at all.
+TEST_F(TransactionTest, GivenUpOnItsWayElsewhere) {
+  use_workers(2);
+  Gate busy;
+  deliverer_.limits_by_letter = {{'s', 1}};
+  deliverer_.move = [&](const Recipient& recipient) {
+    if (recipient.user.name == "s0") busy.pass();
+    return moved_to_s(recipient);
+  };
+  std::promise<void> first_done, last_done;
+  auto first = make({"s0"}, [&](std::vector<Reply>) { first_done.set_value(); });
+  auto t = make({"m1"});
+  deliverer_.on_limits = [one = t.get()](const User& user) {
+    if (user.name == "s-m1") one->give_up_waiting(stopping, "test", goes_on);
+  };
+  first->start();
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2"}));
+  // On the only free thread, so behind the whole of the delivery before.
+  auto last = make({"b"}, [&](std::vector<Reply>) { last_done.set_value(); });
+  last->start();
+  last_done.get_future().get();
+  EXPECT_EQ(hub().deliveries.drop(t.get()), "") << "nothing of it waits";
+  busy.release();
+  first_done.get_future().get();
+  hub_.reset();
+}
+
 // group_of() throws for the user there.
 TEST_F(TransactionTest, WhatCannotGoOnElsewhereIsDeferred) {
   use_workers(1);
