@@ -1,5 +1,6 @@
 #include "twinloft/lmtpd/sieve/script_look.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace twinloft::lmtpd {
@@ -26,8 +27,15 @@ Result<bool> exists(const ScriptPath& path, const User& user, const SpoolHandle&
   if (found.error().sys != ENOENT)
     return std::unexpected(Error{
         found.error().code, "whether the user has a script: " + found.error().message, found.error().sys});
-  if (!inside) TL_TRY(check_base(path.base(user), handle, ops));
-  return false;
+  if (inside) return false;
+  const std::string base = path.base(user);
+  TL_TRY(check_base(base, handle, ops));
+  const std::string parent = text->substr(0, std::max<std::size_t>(text->rfind('/'), 1));
+  if (parent == base) return false;
+  auto place = ops.about(handle.root.get(), parent + "/.");
+  if (place) return false;
+  if (place.error().sys == ENOENT) return true;
+  return std::unexpected(std::move(place).error());
 }
 
 }  // namespace

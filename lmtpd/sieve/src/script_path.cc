@@ -95,9 +95,6 @@ Result<ScriptPath> ScriptPath::parse(std::string_view text, bool lower_names) {
   if (text == "~" || text.starts_with("~/")) {
     out.parts_.push_back({What::home});
     text.remove_prefix(1);
-  } else if (text.front() != '/' && !text.starts_with("%h") && !text.starts_with("%{home}")) {
-    out.parts_.push_back({What::home});
-    out.parts_.push_back({What::literal, "/"});
   }
   while (!text.empty()) {
     std::size_t percent = std::min(text.find('%'), text.size());
@@ -107,8 +104,13 @@ Result<ScriptPath> ScriptPath::parse(std::string_view text, bool lower_names) {
     text.remove_prefix(1);
     auto part = parse_variable(text);
     if (!part) return fail(Errc::invalid, "the path {}: {}", whole, part.error().message);
+    if (part->what == What::home && part->lower)
+      return fail(Errc::invalid, "the path {}: lmtpd does not change the case of a home", whole);
     out.parts_.push_back(std::move(*part));
   }
+  out.relative_ = out.parts_.front().what != What::home && whole.front() != '/';
+  if (out.relative_)
+    out.parts_.insert(out.parts_.begin(), std::initializer_list<Part>{{What::home}, {What::literal, "/"}});
   return out;
 }
 
@@ -132,6 +134,8 @@ std::optional<std::string> ScriptPath::value_of(const Part& part, const User& us
       value = name.substr(std::min(at + 1, name.size()));
       break;
   }
+  // Dovecot ends the name at the first "@".
+  if (part.what != What::user && at < name.size() && name.find('@') != at) return std::nullopt;
   bool fits = value.find('/') == std::string::npos && value.find('\0') == std::string::npos && value != "." &&
               value != "..";
   if (!fits) return std::nullopt;

@@ -46,12 +46,11 @@ ScriptRule decide_scripts(const SieveSettings& settings) {
     if (storage.driver != "file")
       return AllUsers{
           fmt::format("the users' scripts are in \"{}\", which lmtpd does not read", storage.driver)};
-    if (!storage.active.empty() &&
-        std::string_view("/~%").find(storage.active.front()) == std::string_view::npos)
-      return AllUsers{fmt::format("the path {} of the active script is relative", storage.active)};
     for (const std::string& text : files_of(storage)) {
       auto path = ScriptPath::parse(text, lower.value_or(true));
       if (!path) return AllUsers{path.error().message};
+      if (text == storage.active && path->is_relative())
+        return AllUsers{fmt::format("the path {} of the active script is relative", text)};
       if (path->uses_names() && !lower)
         return AllUsers{
             fmt::format("the path {} has the user's name, which auth_username_format = {} changes", text,

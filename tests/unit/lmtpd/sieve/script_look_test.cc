@@ -106,6 +106,23 @@ TEST_F(SieveLook, AHomeThatIsMissingElsewhereIsAnError) {
   EXPECT_EQ(look(by({path("not-mounted") + "/%u.sieve"})), "error 0");
 }
 
+// The home, or the constant part of the path, may be an empty place to mount at. What lies below would show a
+// mounted file system, and Dovecot decides without it.
+TEST_F(SieveLook, WithoutTheFilesDirectoryDovecotDecides) {
+  user_.home = path("elsewhere/ann");
+  const std::string by_domain = path("elsewhere") + "/sieve/%d/%n.sieve";
+  EXPECT_EQ(look(by({by_domain})), "error 0");
+  std::filesystem::create_directories(path("elsewhere/sieve"));
+  EXPECT_EQ(look(by({by_domain})), "yes");
+  std::filesystem::create_directories(path("elsewhere/sieve/example.org"));
+  EXPECT_EQ(look(by({by_domain})), "no");
+  EXPECT_EQ(look(by({"~/sieve/active"})), "yes");
+  std::filesystem::create_directories(path("elsewhere/ann/sieve"));
+  EXPECT_EQ(look(by({"~/sieve/active"})), "no");
+  user_.home = path("spool/ann");
+  EXPECT_EQ(look(by({"~/sieve/active"})), "no") << "the spool's marker was read";
+}
+
 TEST_F(SieveLook, AnythingButNoSuchFileIsAnError) {
   if (!test::is_root()) GTEST_SKIP() << "needs root, to close a home";
   ::chmod(path("spool/ann").c_str(), 0700);

@@ -24,6 +24,9 @@ TEST(SieveScriptPath, Expands) {
       {"~/.dovecot.sieve", "/srv/mail/example.org/ann/.dovecot.sieve"},
       {"%h/.dovecot.sieve", "/srv/mail/example.org/ann/.dovecot.sieve"},
       {"%{home}/a", "/srv/mail/example.org/ann/a"},
+      {"%{ home }/a", "/srv/mail/example.org/ann/a"},
+      {"%h", "/srv/mail/example.org/ann"},
+      {"%n/a", "/srv/mail/example.org/ann/ann/a"},
       {"x.sieve", "/srv/mail/example.org/ann/x.sieve"},
       {"/var/sieve/%u.sieve", "/var/sieve/ann@example.org.sieve"},
       {"/var/sieve/%d/%n", "/var/sieve/example.org/ann"},
@@ -41,7 +44,8 @@ TEST(SieveScriptPath, Expands) {
 TEST(SieveScriptPath, RefusesWhatItCannotExpandAsDovecotDoes) {
   for (const char* text :
        {"", "~/../bob/x", "/var/..", "%s/x", "/var/%1n", "/var/%2.256Nu", "/var/%{user | md5}",
-        "/var/%{userdb:x}", "/var/%{user", "/var/%", "/var/%{domain | username}", "/var/%{}"})
+        "/var/%{userdb:x}", "/var/%{user", "/var/%", "/var/%{domain | username}", "/var/%{}", "%Lh/x",
+        "%{home | lower}/x", "/var/%{ home | lower }"})
     EXPECT_TRUE(expanded(text).starts_with("error: ")) << text << ": " << expanded(text);
 }
 
@@ -51,6 +55,23 @@ TEST(SieveScriptPath, ANameThatIsNoPartOfAPathHasNoPath) {
     user.name = name;
     EXPECT_EQ(expanded("/var/%n/%d", user), std::string_view(name) == "a" ? "/var/a/" : "no path") << name;
   }
+}
+
+// Dovecot ends the name at the first "@", lmtpd at the last.
+TEST(SieveScriptPath, ANameWithTwoAtsHasNoPathByItsParts) {
+  User user = ann();
+  user.name = "a@b@c";
+  EXPECT_EQ(expanded("/var/%n", user), "no path");
+  EXPECT_EQ(expanded("/var/%{user | domain}", user), "no path");
+  EXPECT_EQ(expanded("/var/%u", user), "/var/a@b@c");
+  EXPECT_EQ(expanded("~/x", user), "/srv/mail/example.org/ann/x");
+}
+
+TEST(SieveScriptPath, KnowsWhetherItIsRelative) {
+  for (const char* text : {"x", "%u/x", "~x", "%%/x"})
+    EXPECT_TRUE(ScriptPath::parse(text, true)->is_relative()) << text;
+  for (const char* text : {"/x", "~/x", "~", "%h/x", "%{ home }/x"})
+    EXPECT_FALSE(ScriptPath::parse(text, true)->is_relative()) << text;
 }
 
 TEST(SieveScriptPath, KnowsThePlaceThatMustExist) {

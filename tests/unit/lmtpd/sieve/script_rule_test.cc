@@ -44,6 +44,8 @@ TEST(SieveRule, OfAPersonalScript23) {
       {"  sieve = ldap:/etc/dovecot/sieve-ldap.conf\n", "all"},
       {"  sieve = dict:file:/var/scripts;name=active\n", "all"},
       {"  sieve = file:~/sieve;active=x\n", "all"},
+      {"  sieve = file:~/sieve;active=%n\n", "all"},
+      {"  sieve = file:~/sieve;active=%{ home }/x\n", "file %{ home }/x"},
       {"  sieve = ~/%{variable}\n", "all"},
   };
   for (auto [plugin, wanted] : rows) EXPECT_EQ(rule_of_2_3(plugin), wanted) << plugin;

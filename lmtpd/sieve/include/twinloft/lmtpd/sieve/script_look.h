@@ -15,7 +15,7 @@ namespace twinloft::lmtpd {
 //
 // Errors, with errno: "no script" is certain only if the place of the scripts was reached. In the spool,
 // whose marker was read, a missing home is certain. Outside of it the home (or the path's constant part) must
-// exist: Errc::unavailable.
+// exist: Errc::unavailable. If the file's directory is missing there, the script counts, and Dovecot decides.
 Result<bool> has_script(const ScriptRule& rule, const User& user, const SpoolHandle& handle,
                         const Spool& spool, FileOps& ops);
 

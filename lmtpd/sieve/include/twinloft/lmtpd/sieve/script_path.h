@@ -22,6 +22,8 @@ class ScriptPath {
   // The directory that exists if the scripts can be reached: the home, or the part before the first variable.
   std::string base(const User& user) const;
   bool uses_names() const;
+  // Written without the home or a leading "/".
+  bool is_relative() const { return relative_; }
   bool operator==(const ScriptPath&) const = default;
 
  private:
@@ -37,7 +39,7 @@ class ScriptPath {
   std::optional<std::string> value_of(const Part& part, const User& user) const;
 
   std::vector<Part> parts_;
-  bool lower_names_ = true;
+  bool lower_names_ = true, relative_ = false;
 };
 
 }  // namespace twinloft::lmtpd
