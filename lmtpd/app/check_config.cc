@@ -23,6 +23,7 @@
 #include "twinloft/lmtpd/check/checker.h"
 #include "twinloft/lmtpd/check/checks.h"
 #include "twinloft/lmtpd/filters/filters.h"
+#include "twinloft/lmtpd/sieve/lmtp_name.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
 #include "twinloft/lmtpd/users/users.h"
@@ -87,6 +88,12 @@ void check_sieve_as_user(const Config& config, Checker& check) {
         "under lmtpd.service: scripts of {}, and not of {}; let this user read all of Dovecot's "
         "configuration about Sieve, or write users = \"all\"",
         by_user, by_root));
+  if (std::string by_user = find_delimiters(config); by_user != config.delivery.sieve.delimiters)
+    check.problem(
+        fmt::format("delivery.sieve.dovecot: doveconf shows the recipient_delimiter \"{}\" to lmtpd's own "
+                    "user, as which it "
+                    "runs under lmtpd.service, and not \"{}\"; let this user read the setting",
+                    by_user, config.delivery.sieve.delimiters));
   for (const NextHopSettings& hop : config.next_hops)
     if (auto connected = hop.spec.local() ? connect_to(hop.spec.target) : Result<Fd>(); !connected)
       check.problem("delivery.sieve.lmtp: " + connected.error().message);
@@ -186,6 +193,7 @@ void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
   Config config = read.config;
   GoodSections good{read.bad_sections};
   if (auto scripts = ask_for_scripts(config)) config.delivery.sieve.scripts = *std::move(scripts);
+  config.delivery.sieve.delimiters = find_delimiters(config);
   check_users(config, good, check, err);
   if (good({"agent"})) check_programs(config, check);
   if (good({"tls"})) check_tls(config, check, err);
@@ -290,6 +298,9 @@ Result<RouterConfig> load_routes(const Config& config) {
     auto tls = load_hop_tls(hop);
     if (!tls) return fail(tls.error().code, "next_hop.{}: {}", hop.spec.name, tls.error().message);
     out.hops.push_back({hop.spec, out.hops.size(), std::move(*tls)});
+    if (hop.spec.local())
+      out.hops.back().spec.detail_delimiter = lmtp_delimiter(out.detail_delimiter,
+                                                             config.delivery.sieve.delimiters);
   }
   return out;
 }

@@ -88,19 +88,27 @@ class Comparison {
   void delimiter() {
     const std::string& ours = config_.users.directory.detail_delimiter;
     const std::string& theirs = dovecot_.recipient_delimiter;
-    if (ours.empty() || theirs.find(ours) != std::string::npos) return;
-    if (by_lmtp(config_))
-      problem(
-          "users.detail_delimiter: is \"{0}\", but Dovecot's recipient_delimiter is \"{1}\": Dovecot would "
-          "not "
-          "know the user of ann{0}lists@; write recipient_delimiter = {0} there",
-          ours, theirs);
-    else
+    if (by_lmtp(config_)) {
+      if (theirs.substr(0, 1) != ours || theirs.find_first_not_of(ours) != std::string::npos)
+        problem(
+            "users.detail_delimiter: is \"{0}\", but Dovecot's recipient_delimiter is \"{1}\": Dovecot's "
+            "LMTP "
+            "ends a user's name at each of these characters, so mail for such names gets 451; write "
+            "recipient_delimiter = {0} there, or the other character here",
+            ours, theirs);
+      else if (config_.users.directory.detail_first && !theirs.empty())
+        warning(
+            "users.detail_first: a user whose name has a \"{}\" gets 451 if a script runs, because Dovecot's "
+            "LMTP "
+            "ends the name there; dovecot-lda does not",
+            ours);
+    } else if (!ours.empty() && theirs.find(ours) == std::string::npos) {
       warning(
           "users.detail_delimiter: is \"{0}\", but Dovecot's recipient_delimiter is \"{1}\": scripts would "
           "see no "
           "detail of ann{0}lists@; write recipient_delimiter = {0} there",
           ours, theirs);
+    }
   }
 
   // What Dovecot does with the detail, where the script does nothing else.
@@ -158,6 +166,20 @@ Result<ScriptRule> ask_for_scripts(const Config& config) {
   return ask_scripts(config, doveconf);
 }
 
+ScriptRule in_doubt_all(ScriptRule rule, const Config& config) {
+  const auto* nobody = std::get_if<NoUser>(&rule);
+  if (!nobody || !config.delivery.sieve.on()) return rule;
+  return AllUsers{"doveconf shows no script: " + nobody->why};
+}
+
+std::string find_delimiters(const Config& config) {
+  if (!by_lmtp(config)) return {};
+  auto doveconf = Doveconf::find(config.scripts.dovecot);
+  auto found = doveconf ? doveconf->value("recipient_delimiter", "lmtp")
+                        : Result<std::string>(std::unexpected(doveconf.error()));
+  return found ? *std::move(found) : "+" + config.users.directory.detail_delimiter;
+}
+
 ScriptRule find_scripts(const Config& config) {
   auto rule = ask_for_scripts(config);
   if (!rule) {
@@ -166,6 +188,7 @@ ScriptRule find_scripts(const Config& config) {
     return AllUsers{rule.error().message};
   }
   if (!config.delivery.sieve.on()) return *std::move(rule);
+  rule = in_doubt_all(*std::move(rule), config);
   if (std::holds_alternative<ByFile>(*rule) || config.scripts.all_users)
     log_info("Sieve scripts run for {}", describe_rule(*rule));
   else

@@ -12,8 +12,14 @@
 namespace twinloft::lmtpd {
 
 // Asks doveconf, with the access of this process: call it before privileges are dropped. Where doveconf gives
-// no answer, or `users = "all"`, all users: Dovecot then decides, and no script is left out.
+// no answer, or shows no script, or `users = "all"`, all users: Dovecot then decides, and no script is left
+// out.
 ScriptRule find_scripts(const Config& config);
+// NoUser becomes AllUsers: doveconf may have left out an include that this process may not read.
+ScriptRule in_doubt_all(ScriptRule rule, const Config& config);
+// Dovecot's recipient_delimiter in protocol lmtp, which ends a user's name there. Where doveconf gives no
+// answer: Dovecot's default, and lmtpd's own delimiter. Likewise before privileges are dropped.
+std::string find_delimiters(const Config& config);
 // As find_scripts(), without a log line. Errors: as of Doveconf.
 Result<ScriptRule> ask_for_scripts(const Config& config);
 

@@ -153,6 +153,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY(fill_user_ids(config.users, identity));
   TL_TRY(check_static_users(config, config.users, identity));
   config.delivery.sieve.scripts = find_scripts(config);
+  config.delivery.sieve.delimiters = find_delimiters(config);
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner,
                   Spawner::start(config.agents, spawner_options(config, config.users, identity)));

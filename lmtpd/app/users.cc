@@ -10,6 +10,7 @@
 
 #include "dovecot_sieve.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/sieve/lmtp_name.h"
 #include "twinloft/lmtpd/sieve/script_look.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/users/users.h"
@@ -173,6 +174,8 @@ std::string sieve_text(const User& user, const Config& config) {
   auto found = look();
   if (!found) return "unknown, mail is deferred, 451: " + found.error().message;
   if (!*found) return fmt::format("no script; scripts run for {}", describe_rule(sieve.scripts));
+  if (auto named = sieve.next_hop.empty() ? Status() : check_lmtp_name(user.name, sieve.delimiters); !named)
+    return "mail is deferred, 451: " + named.error().message;
   return fmt::format("{} delivers; scripts run for {}", sieve.agent.empty() ? "Dovecot's LMTP" : sieve.agent,
                      describe_rule(sieve.scripts));
 }
@@ -218,7 +221,9 @@ Result<Asked> ask_for(const std::string& config_path, const Path& path, const Cl
   TL_TRY(fill_user_ids(users, out.identity));
   TL_TRY(read_secrets(users));
   auto scripts = ask_for_scripts(out.config);
-  out.config.delivery.sieve.scripts = scripts ? *std::move(scripts) : AllUsers{scripts.error().message};
+  out.config.delivery.sieve.scripts = scripts ? in_doubt_all(*std::move(scripts), out.config)
+                                              : AllUsers{scripts.error().message};
+  out.config.delivery.sieve.delimiters = find_delimiters(out.config);
   if (out.by_root) TL_TRY(drop_privileges(out.identity));
   TL_TRY_ASSIGN(out.users, open_users(users, clock));
   return out;

@@ -10,6 +10,7 @@
 #include "twinloft/lmtpd/delivery/spool_mailboxes.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/sieve/lmtp_name.h"
 #include "twinloft/lmtpd/sieve/script_look.h"
 #include "twinloft/lmtpd/spool/sync_group.h"
 
@@ -19,6 +20,10 @@ namespace {
 
 constexpr std::size_t links_max = 100;  // per file: each link takes descriptors until it is durable
 constexpr std::string_view linked_group = "maildir, linked";  // not a possible name of a next hop
+
+Reply not_configured() {
+  return {451, "4.3.5", "The mail system is not configured for this mailbox"};
+}
 
 // The name of the agent or next hop, for the log.
 std::string name_of_agent(const DeliveryConfig& config, const User& user) {
@@ -78,6 +83,9 @@ std::optional<DeliveryOutcome> DeliveryService::Impl::by_script(const SpoolHandl
   auto found = has_script(sieve.scripts, recipient.user, handle, *spool, ops);
   if (!found) return not_delivered(found.error());
   if (!*found) return std::nullopt;
+  if (auto named = sieve.next_hop.empty() ? Status() : check_lmtp_name(recipient.user.name, sieve.delimiters);
+      !named)
+    return DeliveryOutcome{not_configured(), named.error().message};
   // What Dovecot stores elsewhere would not be durable.
   if (auto inside = spool->relative(recipient.user.maildir); !inside) return not_delivered(inside.error());
   auto index = spawner && !sieve.agent.empty() ? spawner->find(sieve.agent) : std::nullopt;
@@ -95,10 +103,9 @@ std::optional<DeliveryOutcome> DeliveryService::Impl::by_script(const SpoolHandl
 
 DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
                                            const Recipient& recipient, const MessageBody& body) {
-  const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
   // The router delivers to configured next hops, so the next hop of this row is not configured.
   if (const std::string& hop = recipient.user.next_hop; !hop.empty())
-    return {not_configured,
+    return {not_configured(),
             fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures",
                         hop, hop)};
   auto handle = spool->open();
@@ -109,7 +116,7 @@ DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envel
   }
   auto index = spawner ? spawner->find(agent) : std::nullopt;
   if (!index)
-    return {not_configured,
+    return {not_configured(),
             fmt::format("user {} names the agent \"{}\", which no section [agent.{}] configures",
                         recipient.user.name, agent, agent)};
   return external->deliver(*index, *handle, envelope, recipient, body);

@@ -140,7 +140,7 @@ void Hop::give_up() {
 Result<std::unique_ptr<Dialogue>> Hop::connect() {
   TL_TRY_ASSIGN(Fd socket, connector_.connect(config_.target));
   auto dialogue = std::make_unique<Dialogue>(make_socket_stream(std::move(socket), clock_), config_.spec,
-                                             all_.hostname, all_.detail_delimiter, clock_);
+                                             all_.hostname, delimiter_, clock_);
   InUse use(*this, dialogue.get());
   TL_TRY(dialogue->open(config_.tls.get()));
   return dialogue;

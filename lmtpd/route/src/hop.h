@@ -23,7 +23,9 @@ class Hop {
  public:
   // The references must outlive the hop.
   Hop(RouterConfig::Hop config, const RouterConfig& all, Connector& connector, const Clock& clock)
-      : config_(std::move(config)), all_(all), connector_(connector), clock_(clock) {}
+      : config_(std::move(config)), all_(all), connector_(connector), clock_(clock) {
+    delimiter_ = config_.spec.detail_delimiter.value_or(all.detail_delimiter);
+  }
   ~Hop();
 
   const NextHopSpec& spec() const { return config_.spec; }
@@ -59,6 +61,7 @@ class Hop {
 
   const RouterConfig::Hop config_;
   const RouterConfig& all_;
+  std::string delimiter_;  // never changed
   Connector& connector_;
   const Clock& clock_;
   std::mutex mutex_;      // of the members below

@@ -35,8 +35,6 @@ class SieveComparison : public testing::Test {
 
 TEST_F(SieveComparison, NothingToSay) {
   EXPECT_EQ(found(), "");
-  dovecot_.recipient_delimiter = "-+";
-  EXPECT_EQ(found(), "");
   config_.users.directory.detail_delimiter = "";
   dovecot_.recipient_delimiter = "";
   EXPECT_EQ(found(), "");
@@ -51,6 +49,23 @@ TEST_F(SieveComparison, RefusesWhatLosesMailOrScripts) {
   dovecot_.recipient_delimiter = "+";
   dovecot_.scripts = NoUser{"no plug-in"};
   EXPECT_EQ(found(), "problem delivery.sieve ");
+}
+
+// Dovecot's LMTP ends the name at each of its delimiters, and would deliver to another user.
+TEST_F(SieveComparison, DelimitersMustBeTheSame) {
+  struct Row {
+    const char *ours, *theirs;
+    bool same;
+  };
+  const Row rows[] = {{"+", "+", true}, {"+", "-+", false}, {"+", "+-", false}, {"+", "-", false},
+                      {"+", "", false}, {"", "+", false},   {"", "", true},     {"-", "-", true}};
+  for (const Row& row : rows) {
+    config_.users.directory.detail_delimiter = row.ours;
+    dovecot_.recipient_delimiter = row.theirs;
+    EXPECT_EQ(found(), row.same ? "" : "problem users.detail_delimiter ") << row.ours << " " << row.theirs;
+  }
+  config_.users.directory.detail_first = true;
+  EXPECT_EQ(found(), "warning users.detail_first ");
 }
 
 TEST_F(SieveComparison, EachConnectionTakesAProcessOfDovecot) {
@@ -108,6 +123,22 @@ TEST_F(SieveComparison, OfTheTemplate) {
   dovecot_.recipient_delimiter = "+";
   config_.agents.front().command = "/usr/lib/dovecot/dovecot-lda -d %user%";
   EXPECT_EQ(found(), "warning agent.lda.command ");
+}
+
+// An include may be unreadable at a reload.
+TEST_F(SieveComparison, AtRunTimeNobodyIsInDoubtEverybody) {
+  EXPECT_TRUE(std::holds_alternative<AllUsers>(in_doubt_all(NoUser{"no plug-in"}, config_)));
+  EXPECT_TRUE(std::holds_alternative<ByFile>(in_doubt_all(ByFile{}, config_)));
+  config_.delivery.sieve = {};
+  EXPECT_TRUE(std::holds_alternative<NoUser>(in_doubt_all(NoUser{"off"}, config_)));
+}
+
+TEST_F(SieveComparison, DelimitersWithoutAnAnswer) {
+  config_.scripts.dovecot = "/nowhere/dovecot.conf";
+  config_.users.directory.detail_delimiter = "-";
+  EXPECT_EQ(find_delimiters(config_), "+-");
+  config_.delivery.sieve = {.agent = "lda"};
+  EXPECT_EQ(find_delimiters(config_), "") << "dovecot-lda does not split a name";
 }
 
 // doveconf is not there, or does not know the file.

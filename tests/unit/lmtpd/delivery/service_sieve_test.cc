@@ -54,6 +54,28 @@ TEST_F(SieveService, TheOtherWayMayBeANextHop) {
   EXPECT_EQ(stored(), 0u);
 }
 
+// Dovecot's LMTP would deliver to "ann".
+TEST_F(SieveService, ANameThatDovecotSplitsWaits) {
+  give_script();
+  sieve_.delimiters = "+-";
+  start({spec("save saved")}, "maildir");
+  recipient_.user.name = "ann-marie@example.org";
+  EXPECT_EQ(go(), "agent: 250 2.0.0") << "an agent gets the whole name";
+  sieve_.agent.clear();
+  sieve_.next_hop = local_hop_name;
+  start({spec("save saved")}, "maildir");
+  EXPECT_EQ(go(), "451 4.3.5");
+  EXPECT_NE(outcome_.detail.find("in place of \"ann-marie@example.org\""), std::string::npos)
+      << outcome_.detail;
+  recipient_.user.name = "ann@my-site.example";
+  EXPECT_EQ(go(), "hop delivery.sieve");
+  recipient_.user.name = "ann-marie@example.org";
+  become_root();
+  std::filesystem::remove(spool_ + "/ann/.dovecot.sieve");
+  become_mail_user();
+  EXPECT_EQ(go(), "250 2.0.0") << "without a script, the built-in agent delivers";
+}
+
 TEST_F(SieveService, AMoveHasNoLogLine) {
   give_script();
   start({spec("save saved")}, "maildir");

@@ -84,6 +84,7 @@ class SieveLocalHop : public test::DirTest {
     hop.spec.name = local_hop_name;
     hop.spec.recipient = HopRecipient::user_and_original;
     hop.spec.xclient = true;
+    hop.spec.detail_delimiter = delimiter_;
     config.hops.push_back(hop);
     router_ = Router::create(config, nullptr, server_, clock_, &*writes_);
     Recipient ann;
@@ -107,6 +108,7 @@ class SieveLocalHop : public test::DirTest {
   }
   bool synced() const { return ops_.at("syncfs") != std::string::npos; }
 
+  std::optional<std::string> delimiter_;
   OsClock clock_;
   test::RecordingOps ops_;
   Uuid volume_;
@@ -141,6 +143,18 @@ TEST_F(SieveLocalHop, LearnsTheClientWhereItOffersXclient) {
   server_.to_lhlo = "250-dovecot\r\n250 XCLIENT ADDR PROTO\r\n";
   EXPECT_EQ(deliver(), "250 2.0.0 after-agent");
   EXPECT_NE(server_.said.find("XCLIENT ADDR=192.0.2.7 PROTO=LMTP\r\n"), std::string::npos) << server_.said;
+}
+
+TEST_F(SieveLocalHop, TheDetailFollowsTheHopsOwnDelimiter) {
+  for (const char* delimiter : {"-", ""}) {
+    delimiter_ = delimiter;
+    TearDown();
+    SetUp();
+    server_.said.clear();
+    EXPECT_EQ(deliver(), "250 2.0.0 after-agent");
+    const std::string name = *delimiter ? "ann-lists@example.org" : "ann@example.org";
+    EXPECT_NE(server_.said.find("RCPT TO:<" + name + "> "), std::string::npos) << server_.said;
+  }
 }
 
 // As for the built-in agent. The hop adds Return-Path and Delivered-To.

@@ -21,6 +21,7 @@ struct SieveConfig {
   std::string next_hop = {};  // or a next hop: Dovecot's LMTP of this machine. Both empty: scripts are not
                               // run
   ScriptRule scripts = NoUser{};
+  std::string delimiters = "+";  // Dovecot's recipient_delimiter, of the next hop
   bool on() const { return !agent.empty() || !next_hop.empty(); }
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,8 @@ struct NextHopSpec {
   ConnectTarget target;  // its timeout is connect_timeout, which includes the greeting
   HopTls tls = HopTls::none;
   HopRecipient recipient = HopRecipient::address;
+  // Between the user's name and the detail. nullopt: that of lmtpd; empty: the hop gets no detail.
+  std::optional<std::string> detail_delimiter = {};
   bool xclient = false;   // send the client's address and name by XCLIENT (the hop must trust this host)
   bool xforward = false;  // send the origin of the message by XFORWARD, for the hop's log
   bool smtputf8 = true;   // the hop accepts recipients in UTF-8. Otherwise they are refused at RCPT
