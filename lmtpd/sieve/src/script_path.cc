@@ -149,6 +149,8 @@ std::optional<std::string> ScriptPath::expand(const User& user) const {
     if (!value) return std::nullopt;
     out += *value;
   }
+  // Such as of "/var/.%d./x", where the domain is empty.
+  if (out.find("/../") != std::string::npos || out.ends_with("/..")) return std::nullopt;
   return out;
 }
 

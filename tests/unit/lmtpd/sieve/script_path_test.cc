@@ -74,6 +74,14 @@ TEST(SieveScriptPath, KnowsWhetherItIsRelative) {
     EXPECT_FALSE(ScriptPath::parse(text, true)->is_relative()) << text;
 }
 
+TEST(SieveScriptPath, PartsThatMakeAParentDirectoryTogetherAreNoPath) {
+  User user = ann();
+  user.name = "ann";
+  EXPECT_EQ(expanded("/var/.%d./x", user), "no path");
+  EXPECT_EQ(expanded("/var/.%d.", user), "no path");
+  EXPECT_EQ(expanded("/var/.%d.x", user), "/var/..x");
+}
+
 TEST(SieveScriptPath, KnowsThePlaceThatMustExist) {
   EXPECT_EQ(ScriptPath::parse("~/a/b", true)->base(ann()), ann().home);
   EXPECT_EQ(ScriptPath::parse("/var/sieve/%u.sieve", true)->base(ann()), "/var/sieve");
