@@ -1,7 +1,7 @@
 """lmtpd and the machine's Dovecot over the same users, some of whom have a Sieve script. The configurations are the
 examples for users with scripts.
 """
-import collections, os, re, sqlite3
+import base64, collections, os, re, socket, sqlite3
 
 import dovecot_conf, mail, mta, session
 import twinloft as tl
@@ -30,9 +30,60 @@ sieve_spamtest_status_type = score
 sieve_spamtest_status_header = X-Spam-Score: ([0-9.]+)
 sieve_spamtest_score_max_value = 10
 """
-NEEDS = ("dovecot", "doveconf", "sievec", "openssl", "sqlite3", "/usr/lib/dovecot/lmtp", "/usr/lib/dovecot/dovecot-lda", "/usr/lib/dovecot/modules/auth/libdriver_sqlite.so")
+NEEDS = ("dovecot", "doveconf", "sievec", "openssl", "sqlite3", "/usr/lib/dovecot/lmtp", "/usr/lib/dovecot/managesieve", "/usr/lib/dovecot/dovecot-lda", "/usr/lib/dovecot/modules/auth/libdriver_sqlite.so")
+# ManageSieve on a port of this machine.
+MANAGE_2_3 = """protocols = $protocols sieve
+service managesieve-login {{
+  inet_listener sieve {{
+    address = 127.0.0.1
+    port = {port}
+  }}
+}}
+"""
+MANAGE_2_4 = """protocols {{
+  sieve = yes
+}}
+service managesieve-login {{
+  inet_listener sieve {{
+    listen = 127.0.0.1
+    port = {port}
+  }}
+}}
+"""
+PASSWORD = "secret"
 # [delivery.sieve] by a template in place of LMTP.
 BY_LDA = {'lmtp = "unix:/run/dovecot/twinloft-lmtp"': "", '# agent = "dovecot-lda"': 'agent = "dovecot-lda"', "#\n# [agent.": "[agent.", "# command = ": "command = "}
+
+
+class ManageSieve:
+    """A client of Dovecot's ManageSieve server (RFC 5804)."""
+
+    def __init__(self, port, user):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.lines = self.socket.makefile("rb")
+        self.take_reply("the greeting")
+        plain = base64.b64encode(f"\0{user}@example.org\0{PASSWORD}".encode()).decode()
+        self.command(f'AUTHENTICATE "PLAIN" "{plain}"')
+
+    def take_reply(self, of):
+        while line := self.lines.readline():
+            if line.startswith((b"OK", b"NO", b"BYE")):
+                return expect(line.startswith(b"OK"), f"{of}: {line}")
+        raise tl.Failed(f"{of}: the connection has ended")
+
+    def command(self, text):
+        self.socket.sendall(text.encode() + b"\r\n")
+        self.take_reply(text)
+
+    def put(self, name, script):
+        self.command(f'PUTSCRIPT "{name}" {{{len(script)}+}}\r\n{script}')
+
+    def activate(self, name):
+        self.command(f'SETACTIVE "{name}"')
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
 
 
 class Stage:
@@ -64,6 +115,14 @@ class Stage:
 
     # ---- Dovecot
 
+    def managed(self):
+        """The part of Dovecot's configuration for ManageSieve, for write_dovecot()."""
+        self.manage_port = tl.free_port()
+        return dovecot_conf.by_version(MANAGE_2_3, MANAGE_2_4).format(port=self.manage_port)
+
+    def manage(self, user):
+        return ManageSieve(self.manage_port, user)
+
     def write_dovecot(self, more=""):
         """The examples of this machine's Dovecot for both ways, without ports."""
         def example(name, changes):
@@ -73,6 +132,8 @@ class Stage:
         for name, mode in (("passwords", 0o644), ("dovecot.log", 0o666)):
             (etc / name).touch()
             (etc / name).chmod(mode)
+        with sqlite3.connect(self.database) as db:
+            (etc / "passwords").write_text("".join(f"{user}:{{PLAIN}}{PASSWORD}\n" for (user,) in db.execute("SELECT user FROM users")))
         source, queries = EXAMPLES[OF_MACHINE]
         served = dovecot_conf.by_version("protocols = imap pop3", "protocols {\n  imap = yes\n  pop3 = yes\n}")
         (etc / "users.ext").write_text(example(queries["sqlite"], {"/etc/twinloft/users.sqlite": self.database}))
