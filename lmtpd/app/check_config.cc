@@ -294,6 +294,7 @@ Result<RouterConfig> load_routes(const Config& config) {
   out.hostname = config.hostname;
   out.detail_delimiter = config.users.directory.detail_delimiter;
   out.received_max = config.delivery.maildir.received_max;
+  out.over_quota = config.delivery.maildir.quota.over;
   for (const NextHopSettings& hop : config.next_hops) {
     auto tls = load_hop_tls(hop);
     if (!tls) return fail(tls.error().code, "next_hop.{}: {}", hop.spec.name, tls.error().message);

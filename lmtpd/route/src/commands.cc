@@ -47,6 +47,19 @@ std::string user_address(const Recipient& recipient, std::string_view delimiter)
   return mail::quote_local_part(local_part).append(name.substr(at));
 }
 
+// Whether every server can parse the address: a dot-atom or a quoted string, and a host name. RFC 3461 allows
+// any text in ORCPT, but Dovecot refuses the recipient then.
+bool is_plain_address(std::string_view text) {
+  const std::size_t at = text.rfind('@');
+  if (at == std::string_view::npos || !is_ascii(text)) return false;
+  std::string_view local_part = text.substr(0, at), domain = text.substr(at + 1);
+  auto in_host = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.'; };
+  bool host = !domain.empty() && std::ranges::all_of(domain, in_host) && domain.find("..") == domain.npos &&
+              domain.front() != '.' && domain.front() != '-' && domain.back() != '.' && domain.back() != '-';
+  bool quoted = local_part.size() >= 2 && local_part.starts_with('"') && local_part.ends_with('"');
+  return host && (quoted || mail::quote_local_part(local_part) == local_part);
+}
+
 }  // namespace
 
 bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
@@ -84,7 +97,8 @@ std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::st
   if (!utf8 && !is_ascii(address)) address = with_ascii_domain(recipient.text, recipient.domain);
   std::string out = fmt::format("RCPT TO:<{}>", address);
   if (which == HopRecipient::user_and_original)
-    return out + (is_ascii(recipient.text) ? " ORCPT=rfc822;" + encode_xtext(recipient.text) : "") + "\r\n";
+    return out + (is_plain_address(recipient.text) ? " ORCPT=rfc822;" + encode_xtext(recipient.text) : "") +
+           "\r\n";
   if (offer.dsn && !recipient.notify.empty()) out += " NOTIFY=" + recipient.notify;
   bool plain_original = is_ascii(recipient.original_to) && !recipient.original_type.empty();
   if (offer.dsn && !recipient.original_to.empty() && plain_original)

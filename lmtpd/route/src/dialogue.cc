@@ -228,7 +228,7 @@ Status Dialogue::send_message(const MessageBody& body, const std::string& header
 
 // A reply for each accepted recipient, in their order (RFC 2033 section 4.2).
 Status Dialogue::take_results(Attempt& attempt) {
-  Instant deadline = in(spec_.data_timeout);
+  const Instant deadline = in(spec_.data_timeout);
   for (auto& result : attempt.results) {
     if (result) continue;
     TL_TRY_ASSIGN(mail::LmtpReply reply, read_reply(deadline));

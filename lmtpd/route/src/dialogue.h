@@ -1,7 +1,9 @@
 // A dialogue with a next hop over a connection, as a client (RFC 2033).
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +24,8 @@ struct Handed {
   // No part of the message was sent, and the hop has sent nothing, or only 421: it may have closed an idle
   // connection before. The message may be tried on another connection.
   bool untouched = false;
-  std::string problem;  // for the log: an error of the hop
+  bool client_refused = false;  // the hop does not take XCLIENT; nothing of the message was sent
+  std::string problem;          // for the log: an error of the hop
 };
 
 class Dialogue {
@@ -35,6 +38,12 @@ class Dialogue {
         hostname_(hostname),
         detail_delimiter_(detail_delimiter),
         clock_(clock) {}
+
+  // The end of all that follows, in addition to the limit of each step.
+  void end_by(Instant latest) { latest_ = latest; }
+  // The hop does not take this host's XCLIENT: the connection is used without it, and for one message only.
+  void speak_for_nobody() { speaks_for_nobody_ = true; }
+  bool speaks_for_nobody() const { return speaks_for_nobody_; }
 
   // Greeting, LHLO and TLS. Errors: Errc::conflict (the hop has refused), and those of Stream. After an
   // error, the connection cannot be used.
@@ -63,13 +72,16 @@ class Dialogue {
 
  private:
   struct Attempt;
-  Instant in(std::chrono::milliseconds time) const { return clock_.now() + time; }
+  Instant in(std::chrono::milliseconds time) const {
+    Instant end = clock_.now() + time;
+    return latest_ ? std::min(end, *latest_) : end;
+  }
   Result<mail::LmtpReply> read_reply(Instant deadline);
   Result<mail::LmtpReply> ask(std::string_view command, Instant deadline);
   Status greet(Instant deadline);
   Status say_lhlo(Instant deadline);
   std::string wanted_for(const Envelope& envelope) const {
-    return spec_.xclient ? xclient_command(envelope, first_offer_) : std::string();
+    return spec_.xclient && !speaks_for_nobody_ ? xclient_command(envelope, first_offer_) : std::string();
   }
   Status ask_each(const std::vector<std::string>& commands, std::vector<mail::LmtpReply>& replies);
   Status offer_recipients(Attempt& attempt);
@@ -87,7 +99,8 @@ class Dialogue {
   mail::LmtpOffer offer_;
   mail::LmtpOffer first_offer_;  // before XCLIENT, which the hop may no longer offer afterwards
   std::string spoken_for_;
-  bool was_used_ = false;
+  bool was_used_ = false, speaks_for_nobody_ = false;
+  std::optional<Instant> latest_;  // nullopt: only the limits of the steps
 };
 
 }  // namespace twinloft::lmtpd

@@ -137,40 +137,42 @@ void Hop::give_up() {
 
 // ---- connections
 
-Result<std::unique_ptr<Dialogue>> Hop::connect() {
+Result<std::unique_ptr<Dialogue>> Hop::connect(Instant latest) {
   TL_TRY_ASSIGN(Fd socket, connector_.connect(config_.target));
   auto dialogue = std::make_unique<Dialogue>(make_socket_stream(std::move(socket), clock_), config_.spec,
                                              all_.hostname, delimiter_, clock_);
   InUse use(*this, dialogue.get());
-  TL_TRY(dialogue->open(config_.tls.get()));
+  TL_TRY(dialogue->open(config_.tls.get()));  // within connect_timeout
+  dialogue->end_by(latest);
   return dialogue;
 }
 
 // The end of this attempt is always recorded.
-Result<std::unique_ptr<Dialogue>> Hop::connect_safely(std::list<Idle> instead_of) {
+Result<std::unique_ptr<Dialogue>> Hop::connect_safely(std::list<Idle> instead_of, Instant latest) {
   try {
     quit(std::move(instead_of));
-    return connect();
+    return connect(latest);
   } catch (const std::exception& e) {
     return fail(Errc::internal, "unexpectedly: {}", e.what());
   }
 }
 
-Result<std::unique_ptr<Dialogue>> Hop::open() {
+Result<std::unique_ptr<Dialogue>> Hop::open(Instant latest) {
   std::list<Idle> surplus;
   {
     std::unique_lock lock(mutex_);
     // Waits for a slow hop. An unreachable hop ends the wait of all deliveries, by health_.
-    bool turn = opened_.wait_for(lock, config_.spec.data_timeout,
+    bool turn = opened_.wait_for(lock, latest - clock_.now(),
                                  [this] { return opening_ < opening_max || given_up_; });
-    if (!turn) return fail(Errc::timeout, "other deliveries are waiting for a connection to it");
+    if (!turn || clock_.now() >= latest)
+      return fail(Errc::timeout, "other deliveries are waiting for a connection to it");
     if (given_up_) return fail(Errc::unavailable, "this server is being stopped");
     if (!health_.may_try(clock_.now()))
       return fail(Errc::unavailable, "it was unreachable a moment ago; the next attempt is soon");
     ++opening_;
     surplus = take_surplus(taken_);
   }
-  auto dialogue = connect_safely(std::move(surplus));
+  auto dialogue = connect_safely(std::move(surplus), latest);
   bool was_down, is_down;
   {
     std::lock_guard lock(mutex_);
@@ -203,24 +205,34 @@ Handed Hop::hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& env
     InUse use(*this, dialogue.get());
     if (Status spoken = dialogue->speak_for(envelope); !spoken)
       return {for_all(recipients.size(), {451, "4.3.0", "The mail store cannot be used now"}), false, true,
-              spoken.error().message};
+              spoken.error().code == Errc::conflict, spoken.error().message};
     handed = dialogue->hand_over(envelope, recipients, body, header);
   }
-  if (handed.reusable) put_back(std::move(dialogue));
+  if (handed.reusable && !dialogue->speaks_for_nobody()) put_back(std::move(dialogue));
   return handed;
 }
 
 Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients,
-                      const MessageBody& body, const std::string& header) {
+                      const MessageBody& body, const std::string& header, Instant latest) {
+  // A local hop keeps its mail on this machine, and needs the client's name for its log only.
+  bool anonymous = false;
+  auto is_refused = [&](const Handed& handed) { return handed.client_refused && config_.spec.local(); };
   if (auto idle = take_idle(envelope)) {
+    idle->end_by(latest);
     Handed handed = hand_over_by(std::move(idle), envelope, recipients, body, header);
     if (!handed.untouched) return handed;
+    anonymous = is_refused(handed);
   }
-  auto opened = open();
-  if (!opened)
-    return {for_all(recipients.size(), reply_of_failed_open(opened.error())), false, false,
-            opened.error().message};
-  return hand_over_by(std::move(*opened), envelope, recipients, body, header);
+  for (;;) {
+    auto opened = open(latest);
+    if (!opened)
+      return {for_all(recipients.size(), reply_of_failed_open(opened.error())), false, false, false,
+              opened.error().message};
+    if (anonymous) (*opened)->speak_for_nobody();
+    Handed handed = hand_over_by(std::move(*opened), envelope, recipients, body, header);
+    if (anonymous || !is_refused(handed)) return handed;
+    anonymous = true;
+  }
 }
 
 std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const std::size_t> recipients,
@@ -244,7 +256,7 @@ std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const
     }
     auto some = recipients.subspan(
         out.size(), std::min<std::size_t>(config_.spec.recipients_max, recipients.size() - out.size()));
-    Handed handed = hand_over(envelope, some, body, header);
+    Handed handed = hand_over(envelope, some, body, header, latest);
     for (Reply& reply : handed.replies) out.push_back({std::move(reply), handed.problem});
     if (!handed.reusable)
       end({451, "4.4.2", "The mail store cannot be used now"},

@@ -33,7 +33,8 @@ class Hop {
     Reply reply;
     std::string problem;  // for the log
   };
-  // In as many transactions as recipients_max requires. None begins later than data_timeout.
+  // In as many transactions as recipients_max requires. All of them, with the wait for a connection, end
+  // within data_timeout. Only making a connection may take longer, by connect_timeout.
   std::vector<Outcome> deliver(const Envelope& envelope, std::span<const std::size_t> recipients,
                                const MessageBody& body, const std::string& header, const GivenUp& given_up);
   void close_idle();
@@ -47,9 +48,9 @@ class Hop {
   struct InUse;
   struct Slot;
   std::unique_ptr<Dialogue> take_idle(const Envelope& envelope);
-  Result<std::unique_ptr<Dialogue>> open();
-  Result<std::unique_ptr<Dialogue>> connect();
-  Result<std::unique_ptr<Dialogue>> connect_safely(std::list<Idle> instead_of);
+  Result<std::unique_ptr<Dialogue>> open(Instant latest);
+  Result<std::unique_ptr<Dialogue>> connect(Instant latest);
+  Result<std::unique_ptr<Dialogue>> connect_safely(std::list<Idle> instead_of, Instant latest);
   void put_back(std::unique_ptr<Dialogue> dialogue);
   std::list<Idle> take_surplus(std::size_t in_use);
   static void quit(std::list<Idle> idle);
@@ -57,7 +58,7 @@ class Hop {
                       std::span<const std::size_t> recipients, const MessageBody& body,
                       const std::string& header);
   Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
-                   const std::string& header);
+                   const std::string& header, Instant latest);
 
   const RouterConfig::Hop config_;
   const RouterConfig& all_;

@@ -67,6 +67,8 @@ struct Router::Impl {
   std::vector<DeliveryOutcome> hand_over(const std::string& name, const Envelope& envelope,
                                          std::span<const std::size_t> recipients, const MessageBody& body,
                                          const GivenUp& given_up);
+  void soften(const Envelope& envelope, std::span<const std::size_t> recipients,
+              std::vector<DeliveryOutcome>& outcomes) const;
   void make_durable(const SpoolHandle& handle, std::vector<DeliveryOutcome>& outcomes);
 
   const RouterConfig config;
@@ -157,8 +159,17 @@ std::vector<DeliveryOutcome> Router::Impl::hand_over(const std::string& name, co
   std::vector<DeliveryOutcome> out;
   for (Hop::Outcome& one : hop->second->deliver(envelope, recipients, body, header, given_up))
     out.push_back(outcome_of(std::move(one), header.size() + body.size));
-  if (handle) make_durable(*handle, out);
+  if (handle) soften(envelope, recipients, out), make_durable(*handle, out);
   return out;
+}
+
+// A full mailbox gets the configured reply. A temporary refusal of the hop never becomes permanent.
+void Router::Impl::soften(const Envelope& envelope, std::span<const std::size_t> recipients,
+                          std::vector<DeliveryOutcome>& outcomes) const {
+  if (config.over_quota == OverQuota::reject) return;
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    if (outcomes[i].reply.enhanced == "5.2.2")
+      outcomes[i].reply = reply_of(Room::full, config.over_quota, envelope.recipients[recipients[i]].user);
 }
 
 // The hop has synced little or nothing itself.

@@ -64,6 +64,28 @@ TEST(SieveCommands, RcptHasTheUserAndTheAddressAsReceived) {
   EXPECT_TRUE(needs_smtputf8(recipient, which, "+"));
 }
 
+// Dovecot refuses a recipient whose ORCPT it cannot parse.
+TEST(SieveCommands, OrcptIsLeftOutWhereItIsNoPlainAddress) {
+  Recipient recipient;
+  recipient.user.name = "ann@example.org";
+  for (auto [text, plain] : std::initializer_list<std::pair<const char*, bool>>{{"info@example.org", true},
+                                                                                {"\"a b\"@example.org", true},
+                                                                                {"a..b@example.org", false},
+                                                                                {".a@example.org", false},
+                                                                                {"a b@example.org", false},
+                                                                                {"info", false},
+                                                                                {"info@", false},
+                                                                                {"info@[192.0.2.1]", false},
+                                                                                {"info@a_b.example", false},
+                                                                                {"info@a..b", false},
+                                                                                {"\"@example.org", false}}) {
+    recipient.text = text;
+    std::string said = rcpt_command(recipient, HopRecipient::user_and_original, "+", {}, false);
+    EXPECT_EQ(said.find(" ORCPT=") != std::string::npos, plain) << said;
+    EXPECT_TRUE(said.starts_with("RCPT TO:<ann@example.org>")) << said;
+  }
+}
+
 // A name from a quoted local part must not become a parameter.
 TEST(Commands, NamesAreQuotedWhereTheyNeedIt) {
   Recipient recipient;

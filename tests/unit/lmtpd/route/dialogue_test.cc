@@ -25,7 +25,9 @@ class Scripted final : public Stream {
     release_one();
   }
   void release_all() { released_ = input_.size(); }
-  Result<std::size_t> read(MutableByteSpan into, Instant) override {
+  static inline Instant last_deadline{};  // of all operations
+  Result<std::size_t> read(MutableByteSpan into, Instant deadline) override {
+    last_deadline = std::max(last_deadline, deadline);
     std::size_t count = std::min(into.size(), released_ - at_);
     if (count == 0) return fail(end_, "the end");
     std::memcpy(into.data(), input_.data() + at_, count);
@@ -33,7 +35,8 @@ class Scripted final : public Stream {
     has_read_ = true;
     return count;
   }
-  Status write(std::string_view bytes, Instant) override {
+  Status write(std::string_view bytes, Instant deadline) override {
+    last_deadline = std::max(last_deadline, deadline);
     said_ += bytes;
     if (std::exchange(has_read_, false) || turns_.empty()) turns_.emplace_back();
     turns_.back() += bytes;
@@ -113,6 +116,19 @@ class DialogueTest : public testing::Test {
   bool eager_ = false;  // the hop sends all replies at once
   std::unique_ptr<Dialogue> dialogue_;
 };
+
+// The steps have limits of their own, whose sum would be longer than an MTA waits.
+TEST_F(DialogueTest, ADeliveryHasOneEnd) {
+  open({"PIPELINING", "XCLIENT ADDR"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 a\r\n250 b\r\n");
+  Scripted::last_deadline = {};
+  const Instant latest = clock_.now() + std::chrono::seconds(7);
+  ASSERT_LT(std::chrono::seconds(7), spec_.reply_timeout);
+  dialogue_->end_by(latest);
+  const std::size_t all[] = {0, 1};
+  Handed handed = dialogue_->hand_over(envelope_, all, body_, "Received: x\n");
+  EXPECT_EQ(handed.replies.at(1).code, 250);
+  EXPECT_EQ(Scripted::last_deadline, latest);
+}
 
 TEST_F(DialogueTest, WithoutExtensionsOneAfterTheOther) {
   open({}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");

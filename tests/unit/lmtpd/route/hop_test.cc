@@ -194,6 +194,27 @@ TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
                                              "XCLIENT ADDR=192.0.2.2"}));
 }
 
+// Dovecot answers 501 to an XCLIENT with a name that it cannot parse.
+TEST_F(HopTest, ALocalHopThatRefusesTheClientsNameGetsTheMailWithoutIt) {
+  config_.spec.xclient = true;
+  envelope_.recipients.resize(1);
+  connector_.answer = [](const std::string& line) {
+    return line.starts_with("XCLIENT") ? std::optional<std::string>("501 5.5.4 Invalid parameters\r\n")
+                                       : SpokenFor::usual(line);
+  };
+  EXPECT_EQ(deliver(), Codes{451}) << "another server may need the client for its policy";
+  EXPECT_EQ(connector_.connections, 1);
+  hop_.reset();
+  config_.spec.name = local_hop_name;
+  EXPECT_EQ(deliver(), Codes{250});
+  EXPECT_EQ(connector_.connections, 3);
+  EXPECT_EQ(deliver(), Codes{250});
+  EXPECT_EQ(connector_.connections, 5) << "a connection without the client's name is for one message";
+  connector_.answer = SpokenFor::usual;
+  EXPECT_EQ(deliver(), Codes{250});
+  EXPECT_EQ(connector_.connections, 6);
+}
+
 // Each client needs its own connection. A client with a new name for each message must not use up the hop's
 // connections.
 TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {

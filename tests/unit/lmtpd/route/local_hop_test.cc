@@ -80,6 +80,7 @@ class SieveLocalHop : public test::DirTest {
     writes_.emplace(*spool_, syncs_);
     RouterConfig config;
     config.hostname = "mx.example";
+    config.over_quota = over_;
     RouterConfig::Hop hop;
     hop.spec.name = local_hop_name;
     hop.spec.recipient = HopRecipient::user_and_original;
@@ -109,6 +110,7 @@ class SieveLocalHop : public test::DirTest {
   bool synced() const { return ops_.at("syncfs") != std::string::npos; }
 
   std::optional<std::string> delimiter_;
+  OverQuota over_ = OverQuota::reject;
   OsClock clock_;
   test::RecordingOps ops_;
   Uuid volume_;
@@ -172,6 +174,22 @@ TEST_F(SieveLocalHop, NothingIsSyncedAfterARefusal) {
   server_.after_message = "552 5.2.2 full\r\n";
   EXPECT_EQ(deliver(), "552 5.2.2 no");
   EXPECT_FALSE(synced());
+}
+
+TEST_F(SieveLocalHop, AFullMailboxGetsTheConfiguredReply) {
+  over_ = OverQuota::defer;
+  TearDown();
+  SetUp();
+  server_.after_message = "552 5.2.2 full\r\n";
+  EXPECT_EQ(deliver(), "452 4.2.2 no");
+  EXPECT_NE(outcome_.detail.find("full"), std::string::npos);
+  server_.after_message = "552 5.3.4 too large\r\n";
+  EXPECT_EQ(deliver(), "552 5.3.4 no");
+  over_ = OverQuota::reject;
+  TearDown();
+  SetUp();
+  server_.after_message = "452 4.2.2 full\r\n";
+  EXPECT_EQ(deliver(), "452 4.2.2 no") << "a temporary refusal never becomes permanent";
 }
 
 // lmtpd has found this user in its own database.

@@ -47,9 +47,10 @@ struct NextHopSpec {
   std::uint32_t connections_max = 32;               // at a time; the other deliveries wait
   std::uint32_t recipients_max = 100;               // of a transaction; more recipients need several
   std::chrono::milliseconds reply_timeout{60'000};  // for the reply to a command
-  std::chrono::milliseconds data_timeout{300'000};  // for all replies to recipients, for sending the message,
-                                                    // and for the replies to it
-  std::chrono::milliseconds idle_timeout{30'000};   // then an idle connection is closed
+  // For the whole delivery of a message, from the wait for a connection to the replies to it. Making a
+  // connection may take longer, by its own limit.
+  std::chrono::milliseconds data_timeout{300'000};
+  std::chrono::milliseconds idle_timeout{30'000};  // then an idle connection is closed
   // Its mail lies on the spool of this machine, and must be durable there before a 2xx. The hop knows each
   // user that lmtpd knows: if it denies one, the reply is temporary.
   bool local() const { return name == local_hop_name; }

@@ -17,6 +17,7 @@
 
 #include "twinloft/base/clock.h"
 #include "twinloft/lmtpd/connect/connector.h"
+#include "twinloft/lmtpd/policy/quota.h"
 #include "twinloft/lmtpd/route/next_hop.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/spool/foreign_writes.h"
@@ -32,8 +33,9 @@ struct RouterConfig {
   };
   std::string hostname;
   std::string detail_delimiter = "+";
-  std::uint32_t received_max = 100;  // with more Received fields: 554 5.4.6 (RFC 5321 section 6.3)
-  std::uint32_t passes_max = 10;     // how often a message may pass this host
+  OverQuota over_quota = OverQuota::reject;  // of a hop whose mail lies on the spool
+  std::uint32_t received_max = 100;          // with more Received fields: 554 5.4.6 (RFC 5321 section 6.3)
+  std::uint32_t passes_max = 10;             // how often a message may pass this host
   std::vector<Hop> hops;
 };
 
