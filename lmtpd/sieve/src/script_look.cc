@@ -7,6 +7,13 @@ namespace twinloft::lmtpd {
 
 namespace {
 
+// What ProtectHome=yes of a systemd unit makes unreadable.
+bool is_hidden_by_unit(std::string_view path) {
+  return path.starts_with("/home/") || path.starts_with("/root/") || path.starts_with("/run/user/");
+}
+constexpr std::string_view hidden_by_unit =
+    "; under lmtpd.service, homes below /home need the drop-in lmtpd-homes.conf (docs/sieve.md)";
+
 // A file system that is not mounted looks like homes without scripts.
 Status check_base(const std::string& base, const SpoolHandle& handle, FileOps& ops) {
   auto found = ops.about(handle.root.get(), base + "/.");
@@ -25,8 +32,11 @@ Result<bool> exists(const ScriptPath& path, const User& user, const SpoolHandle&
   auto found = ops.about(handle.root.get(), inside ? *inside : *text);
   if (found) return !found->is_directory;
   if (found.error().sys != ENOENT)
-    return std::unexpected(Error{
-        found.error().code, "whether the user has a script: " + found.error().message, found.error().sys});
+    return std::unexpected(
+        Error{found.error().code,
+              fmt::format("whether the user has a script: {}{}", found.error().message,
+                          found.error().sys == EACCES && is_hidden_by_unit(*text) ? hidden_by_unit : ""),
+              found.error().sys});
   if (inside) return false;
   const std::string base = path.base(user);
   TL_TRY(check_base(base, handle, ops));

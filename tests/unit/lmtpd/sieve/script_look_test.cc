@@ -12,9 +12,11 @@ class CountingOps final : public test::RecordingOps {
  public:
   Result<FileAbout> about(int dir, const std::string& name) override {
     ++looks;
+    if (denied) return fail_errno(EACCES, "{}", name);
     return RecordingOps::about(dir, name);
   }
   int looks = 0;
+  bool denied = false;
 };
 
 class SieveLook : public test::DirTest {
@@ -135,6 +137,21 @@ TEST_F(SieveLook, AnythingButNoSuchFileIsAnError) {
   user_.home = path("spool/loop");
   std::filesystem::create_symlink("loop", path("spool/loop"));
   EXPECT_EQ(look(), fmt::format("error {}", ELOOP));
+}
+
+// ProtectHome=yes of lmtpd.service.
+TEST_F(SieveLook, AHomeThatTheUnitHidesIsNamed) {
+  ops_.denied = true;
+  auto handle = spool_->open();
+  ASSERT_TRUE(handle.has_value());
+  for (auto [home, hidden] : {std::pair("/home/ann", true), {"/srv/homes/ann", false}}) {
+    user_.home = home;
+    auto found = has_script(by({"~/.dovecot.sieve"}), user_, *handle, *spool_, ops_);
+    ASSERT_FALSE(found.has_value());
+    EXPECT_EQ(found.error().sys, EACCES);
+    EXPECT_EQ(found.error().message.find("lmtpd-homes.conf") != std::string::npos, hidden)
+        << found.error().message;
+  }
 }
 
 TEST_F(SieveLook, ARowWithFieldsAboutSieveCounts) {
