@@ -1,6 +1,7 @@
 #include "dovecot_sieve.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -20,10 +21,14 @@ std::string protocol_of(const Config& config) {
   return by_lmtp(config) ? "lmtp" : "lda";
 }
 
-Result<ScriptRule> ask_scripts(const Config& config, const Doveconf& doveconf) {
+// hidden: gets SieveSettings::hidden_rows.
+Result<ScriptRule> ask_scripts(const Config& config, const Doveconf& doveconf,
+                               std::vector<std::string>* hidden = nullptr) {
   TL_TRY_ASSIGN(std::string text, doveconf.ask({"-f", "protocol=" + protocol_of(config)}));
   TL_TRY_ASSIGN(DoveconfOutput output, parse_doveconf(text));
-  return decide_scripts(read_sieve_settings(output));
+  SieveSettings settings = read_sieve_settings(output);
+  if (hidden) *hidden = settings.hidden_rows;
+  return decide_scripts(settings, config.scripts.scripts_in_rows.value_or(false));
 }
 
 std::uint64_t number_of(const std::string& text) {
@@ -58,6 +63,7 @@ class Comparison {
 
   SieveFindings run() {
     scripts();
+    rows();
     delimiter();
     if (dovecot_.mail_fsync == "never")
       problem("delivery.sieve: Dovecot's mail_fsync is \"never\": write \"optimized\" or \"always\" there");
@@ -82,6 +88,22 @@ class Comparison {
       problem("delivery.sieve: no script would run: {}", nobody->why);
     if (const auto* all = std::get_if<AllUsers>(&dovecot_.scripts); all && !config_.scripts.all_users)
       warning("delivery.sieve: the mail of all users goes through Dovecot: {}", all->why);
+  }
+
+  // A row may name another script, or scripts for all, and lmtpd would not look there.
+  void rows() {
+    // lmtpd sees the lines of a passwd-file itself.
+    std::vector<std::string> hidden = dovecot_.hidden_rows;
+    if (config_.users.driver == UserDriver::passwd_file) std::erase(hidden, "userdb passwd-file");
+    if (hidden.empty() || config_.scripts.scripts_in_rows ||
+        !std::holds_alternative<ByFile>(dovecot_.scripts))
+      return;
+    warning(
+        "delivery.sieve.scripts_in_rows: doveconf does not show the fields of users in {}: if no row has a "
+        "field "
+        "about Sieve, write scripts_in_rows = false; otherwise true, and the mail of all users goes through "
+        "Dovecot",
+        fmt::join(hidden, ", "));
   }
 
   // LMTP: Dovecot splits the address at its own delimiter. lda: only scripts see the detail.
@@ -142,6 +164,13 @@ class Comparison {
           "delivery.sieve.connections: is {}, but Dovecot's service lmtp has at most {} processes "
           "(process_limit), and one for each connection",
           hop->connections_max, dovecot_.lmtp_processes);
+    else if (hop && dovecot_.lmtp_processes > 0 &&
+             2 * std::uint64_t{hop->connections_max} > dovecot_.lmtp_processes)
+      warning(
+          "delivery.sieve.connections: is {}, and at a reload the old and the new server process may have as "
+          "many "
+          "each, but Dovecot's service lmtp has at most {} processes (process_limit): mail may wait then",
+          hop->connections_max, dovecot_.lmtp_processes);
   }
 
   void command(const AgentSpec& agent) {
@@ -200,7 +229,7 @@ Result<DovecotDelivery> read_dovecot_delivery(const Config& config) {
   TL_TRY_ASSIGN(Doveconf doveconf, Doveconf::find(config.scripts.dovecot));
   const std::string protocol = protocol_of(config);
   DovecotDelivery out;
-  TL_TRY_ASSIGN(out.scripts, ask_scripts(config, doveconf));
+  TL_TRY_ASSIGN(out.scripts, ask_scripts(config, doveconf, &out.hidden_rows));
   if (config.scripts.all_users && !std::holds_alternative<NoUser>(out.scripts))
     out.scripts = AllUsers{"users = \"all\""};
   TL_TRY_ASSIGN(out.mail_fsync, doveconf.value("mail_fsync", protocol));

@@ -26,6 +26,7 @@ Result<ScriptRule> ask_for_scripts(const Config& config);
 // The settings that both programs need, of the protocol of the delivery (lmtp or lda).
 struct DovecotDelivery {
   ScriptRule scripts = NoUser{};
+  std::vector<std::string> hidden_rows;  // SieveSettings::hidden_rows
   std::string mail_fsync, recipient_delimiter, save_to_detail_mailbox, autocreate, autosubscribe;
   std::uint64_t lmtp_processes = 0;  // at once
 };

@@ -93,9 +93,11 @@ class Comparison {
       say("{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all "
           "threads that deliver",
           key, hop.connections_max, l_.deliveries);
-    milliseconds longest = l_.queue_time + hop.data_timeout + filters_at_end();
+    // A connection and its greeting may be waited for right before data_timeout is over.
+    milliseconds longest = l_.queue_time + 2 * hop.target.timeout + hop.data_timeout + filters_at_end();
     if (longest >= mta_waits)
-      say("{}.data_timeout: with limits.queue_time{} a delivery may take {}, and an MTA waits 10min "
+      say("{}.data_timeout: with limits.queue_time and connect_timeout{} a delivery may take {}, and an MTA "
+          "waits 10min "
           "for the reply: it would deliver messages twice",
           key, with_filters(), whole(longest));
   }

@@ -40,7 +40,7 @@ void read_sieve(const TomlTable& top, Config& config) {
   const toml::table* raw = TomlTable(top.problems(), *delivery, "delivery").child("sieve");
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "delivery.sieve");
-  t.allow(only_lmtp, {"agent", "lmtp", "dovecot", "users"});
+  t.allow(only_lmtp, {"agent", "lmtp", "dovecot", "users", "scripts_in_rows"});
   SieveConfig& sieve = config.delivery.sieve;
   std::string lmtp, users = "scripts";
   t.text("agent", sieve.agent);
@@ -48,6 +48,7 @@ void read_sieve(const TomlTable& top, Config& config) {
   if (!config.dovecot.empty()) config.scripts.dovecot = config.dovecot;
   t.path("dovecot", config.scripts.dovecot);
   t.text("users", users);
+  if (t.has("scripts_in_rows")) t.flag("scripts_in_rows", config.scripts.scripts_in_rows.emplace());
   config.scripts.all_users = users == "all";
   if (users != "scripts" && users != "all")
     t.wrong_word("users", "expected \"scripts\" or \"all\"", users, {"scripts", "all"});

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
+
+#include "twinloft/base/utf8.h"
 
 namespace twinloft::lmtpd {
 
@@ -17,7 +20,19 @@ bool WaysOfDelivery::takes_utf8(const User& user) const {
 
 std::optional<Reply> WaysOfDelivery::refusal(const Envelope& envelope, const Recipient& recipient) const {
   if (!recipient.user.next_hop.empty()) return std::nullopt;
-  return agents_.refusal(agent_of(config_.delivery, recipient.user), envelope, recipient);
+  const std::string& agent = agent_of(config_.delivery, recipient.user);
+  if (agent == builtin_agent) return refusal_by_script(envelope, recipient);
+  return agents_.refusal(agent, envelope, recipient);
+}
+
+// Only if all users go there. Otherwise a look at the home decides, at the delivery.
+std::optional<Reply> WaysOfDelivery::refusal_by_script(const Envelope& envelope,
+                                                       const Recipient& recipient) const {
+  const SieveConfig& sieve = config_.delivery.sieve;
+  if (!sieve.on() || !std::holds_alternative<AllUsers>(sieve.scripts)) return std::nullopt;
+  if (!sieve.agent.empty()) return agents_.refusal(sieve.agent, envelope, recipient);
+  if (is_ascii(recipient.user.name)) return std::nullopt;
+  return make_reply(553, "5.6.7", "The mail store accepts no addresses beyond ASCII");
 }
 
 RecipientRules recipient_rules(const Config& config, std::shared_ptr<const WaysOfDelivery> ways) {

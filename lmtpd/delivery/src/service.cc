@@ -6,6 +6,7 @@
 
 #include "twinloft/base/log.h"
 #include "twinloft/base/utf8.h"
+#include "twinloft/lmtpd/agents/agent_refusal.h"
 #include "twinloft/lmtpd/delivery/delivery_lines.h"
 #include "twinloft/lmtpd/delivery/spool_mailboxes.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
@@ -42,12 +43,14 @@ struct DeliveryService::Impl {
         syncs(ops),
         writes(*spool, syncs),
         maildir(config.maildir, *spool, syncs, ops, clock),
-        mailboxes(config, *spool, maildir) {
+        mailboxes(config, *spool, maildir),
+        refusals(sp ? sp->agents() : std::vector<AgentSpec>()) {
     if (spawner)
       external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, writes, clock);
   }
 
-  std::optional<DeliveryOutcome> by_script(const SpoolHandle& handle, const Recipient& recipient);
+  std::optional<DeliveryOutcome> by_script(const SpoolHandle& handle, const Envelope& envelope,
+                                           const Recipient& recipient);
   DeliveryOutcome run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
                       const MessageBody& body);
   std::vector<DeliveryOutcome> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients,
@@ -69,11 +72,13 @@ struct DeliveryService::Impl {
   MaildirAgent maildir;
   SpoolMailboxes mailboxes;
   std::unique_ptr<ExternalAgents> external;
+  const AgentRefusals refusals;
   DeliveryLines log;
 };
 
 // The outcome for a user for whom a script runs, or may run. nullopt: the built-in agent delivers.
 std::optional<DeliveryOutcome> DeliveryService::Impl::by_script(const SpoolHandle& handle,
+                                                                const Envelope& envelope,
                                                                 const Recipient& recipient) {
   auto not_delivered = [](const Error& error) {
     return DeliveryOutcome{reply_of_error(error), error.message};
@@ -96,6 +101,9 @@ std::optional<DeliveryOutcome> DeliveryService::Impl::by_script(const SpoolHandl
       return DeliveryOutcome{{553, "5.6.7", "This mailbox accepts no addresses beyond ASCII"},
                              "the agent of users with a script has no smtputf8"};
   }
+  // RCPT has judged the address for the built-in agent alone.
+  if (auto refused = index ? refusals.refusal(sieve.agent, envelope, *moved) : std::nullopt)
+    return DeliveryOutcome{*refused, "the agent of users with a script does not take the address"};
   moved->user.agent = sieve.agent;
   moved->user.next_hop = sieve.next_hop;
   return DeliveryOutcome{.reply = {}, .elsewhere = std::move(moved)};
@@ -111,7 +119,7 @@ DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envel
   auto handle = spool->open();
   if (!handle) return {reply_of_error(handle.error()), handle.error().message};
   if (agent == builtin_agent) {
-    if (auto outcome = by_script(*handle, recipient)) return *std::move(outcome);
+    if (auto outcome = by_script(*handle, envelope, recipient)) return *std::move(outcome);
     return maildir.deliver(*handle, envelope, recipient, body);
   }
   auto index = spawner ? spawner->find(agent) : std::nullopt;
@@ -133,7 +141,7 @@ std::vector<DeliveryOutcome> DeliveryService::Impl::run_linked(const Envelope& e
   std::vector<std::size_t> linked, places;  // recipients of the built-in agent, and their places in
                                             // `outcomes`
   for (std::size_t i = 0; i < recipients.size(); ++i)
-    if (auto outcome = by_script(*handle, envelope.recipients[recipients[i]]))
+    if (auto outcome = by_script(*handle, envelope, envelope.recipients[recipients[i]]))
       outcomes[i] = *std::move(outcome);
     else
       linked.push_back(recipients[i]), places.push_back(i);

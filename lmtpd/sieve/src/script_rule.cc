@@ -32,11 +32,12 @@ std::vector<std::string> files_of(const ScriptStorage& storage) {
 
 }  // namespace
 
-ScriptRule decide_scripts(const SieveSettings& settings) {
+ScriptRule decide_scripts(const SieveSettings& settings, bool scripts_in_rows) {
   if (!settings.loads_plugin) return NoUser{"Dovecot's mail_plugins lack \"sieve\" for this protocol"};
   if (!settings.for_all.empty())
     return AllUsers{fmt::format("Dovecot runs a script for users without their own ({})",
                                 fmt::join(settings.for_all, ", "))};
+  if (scripts_in_rows) return AllUsers{"scripts_in_rows = true"};
   if (!settings.in_userdb.empty())
     return AllUsers{fmt::format("Dovecot's user database may name a user's script ({})",
                                 fmt::join(settings.in_userdb, ", "))};

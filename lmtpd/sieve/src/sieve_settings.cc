@@ -98,6 +98,19 @@ void look_in_userdb(const DoveconfSection& section, std::string_view where, std:
   for (const DoveconfSection& inner : section.sections) look_in_userdb(inner, where, out);
 }
 
+// What a user's row may have, is in the configuration itself for "static" and in no place for system
+// accounts. 2.4 shows queries and fields, and "*" in a query hides them. A field of a passdb may be one of
+// the userdb.
+bool hides_rows(const DoveconfSection& section, bool is_2_4) {
+  std::string driver = section.value("driver");
+  if (driver.empty()) driver = section.name;
+  if (driver == "static" || driver == "passwd" || driver == "nss" || driver == "pam" || driver == "shadow" ||
+      driver == "bsdauth")
+    return false;
+  if (!is_2_4 || (driver != "sql" && driver != "ldap")) return true;
+  return section.value("query").find('*') != std::string::npos;
+}
+
 }  // namespace
 
 SieveSettings read_sieve_settings(const DoveconfOutput& output) {
@@ -107,9 +120,14 @@ SieveSettings read_sieve_settings(const DoveconfOutput& output) {
   out.loads_plugin = root.lists("mail_plugins", "sieve");
   out.user_format = root.value("auth_username_format");
   out.is_2_4 ? read_2_4(root, out) : read_2_3(root, out);
-  for (const DoveconfSection& section : root.sections)
-    if (section.kind == "userdb" || section.kind == "passdb")
-      look_in_userdb(section, section.kind, out.in_userdb);
+  for (const DoveconfSection& section : root.sections) {
+    if (section.kind != "userdb" && section.kind != "passdb") continue;
+    look_in_userdb(section, section.kind, out.in_userdb);
+    // With a passdb alone, fields "userdb_..." count only where a userdb "prefetch" takes them.
+    if (section.kind == "userdb" && hides_rows(section, out.is_2_4))
+      out.hidden_rows.push_back(
+          fmt::format("userdb {}", section.value("driver").empty() ? section.name : section.value("driver")));
+  }
   return out;
 }
 

@@ -69,8 +69,12 @@ TEST_F(SieveComparison, DelimitersMustBeTheSame) {
 }
 
 TEST_F(SieveComparison, EachConnectionTakesAProcessOfDovecot) {
-  config_.next_hops.front().spec.connections_max = 100;
+  config_.next_hops.front().spec.connections_max = 50;
   EXPECT_EQ(found(), "");
+  config_.next_hops.front().spec.connections_max = 51;
+  EXPECT_EQ(found(), "warning delivery.sieve.connections ") << "a reload has two server processes";
+  config_.next_hops.front().spec.connections_max = 100;
+  EXPECT_EQ(found(), "warning delivery.sieve.connections ");
   dovecot_.lmtp_processes = 99;
   EXPECT_EQ(found(), "problem delivery.sieve.connections ");
   dovecot_.lmtp_processes = 0;
@@ -105,6 +109,22 @@ TEST_F(SieveComparison, FoldersByDetail) {
 TEST_F(SieveComparison, AllUsersIsAWarningUnlessItIsWanted) {
   dovecot_.scripts = AllUsers{"sieve_before"};
   EXPECT_EQ(found(), "warning delivery.sieve ");
+  config_.scripts.all_users = true;
+  EXPECT_EQ(found(), "");
+}
+
+TEST_F(SieveComparison, RowsThatDoveconfDoesNotShow) {
+  dovecot_.hidden_rows = {"userdb sql"};
+  EXPECT_EQ(found(), "warning delivery.sieve.scripts_in_rows ");
+  config_.scripts.scripts_in_rows = false;
+  EXPECT_EQ(found(), "");
+  config_.scripts.scripts_in_rows.reset();
+  dovecot_.hidden_rows = {"userdb passwd-file"};
+  EXPECT_EQ(found(), "warning delivery.sieve.scripts_in_rows ");
+  config_.users.driver = UserDriver::passwd_file;
+  EXPECT_EQ(found(), "") << "lmtpd reads these lines";
+  dovecot_.hidden_rows = {"userdb sql"};
+  dovecot_.scripts = AllUsers{"x"};
   config_.scripts.all_users = true;
   EXPECT_EQ(found(), "");
 }

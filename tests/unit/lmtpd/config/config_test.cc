@@ -363,8 +363,9 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
   EXPECT_EQ(warnings("[next_hop.s]\naddress = \"192.0.2.1:24\"\nconnections = 64\ndata_timeout = \"540s\"\n"),
             "t.toml: next_hop.s.connections (64) is not below limits.deliveries (64): a store that hangs "
             "takes all threads that deliver\n"
-            "t.toml: next_hop.s.data_timeout: with limits.queue_time a delivery may take 600s, and an MTA "
-            "waits 10min for the reply: it would deliver messages twice");
+            "t.toml: next_hop.s.data_timeout: with limits.queue_time and connect_timeout a delivery may take "
+            "620s, and "
+            "an MTA waits 10min for the reply: it would deliver messages twice");
 }
 
 TEST(Config, AllProblemsAreReportedAtOnce) {
@@ -603,7 +604,17 @@ TEST(SieveSettingsOfLmtpd, ByDovecotsLmtp) {
   EXPECT_EQ(spec.connections_max, 7u);
   EXPECT_FALSE(config->next_hops.front().spec.local());
   EXPECT_EQ(config->scripts.dovecot, "/etc/dovecot/dovecot.conf");
-  EXPECT_FALSE(config->scripts.all_users);
+  EXPECT_FALSE(config->scripts.all_users || config->scripts.scripts_in_rows);
+}
+
+TEST(SieveSettingsOfLmtpd, TheOperatorMaySayWhatRowsHave) {
+  for (bool rows : {true, false}) {
+    auto config = parse_config(
+        "t.toml",
+        minimal_then(fmt::format("[delivery.sieve]\nlmtp = \"unix:/x\"\nscripts_in_rows = {}\n", rows)));
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->scripts.scripts_in_rows, rows);
+  }
 }
 
 TEST(SieveSettingsOfLmtpd, ByAnAgent) {

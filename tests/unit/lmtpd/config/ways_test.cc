@@ -70,5 +70,29 @@ TEST(WaysOfDelivery, AnAgentRefusesWhatItWouldReadAsAnOption) {
   EXPECT_EQ(ways.refusal(envelope, recipient)->enhanced, "5.1.3");
 }
 
+// Where a script runs for some users, the look at the delivery decides.
+TEST(WaysOfDelivery, SieveForAllUsersIsJudgedAtRcpt) {
+  Config all = config();
+  WaysOfDelivery ways(all);
+  Envelope envelope;
+  Recipient recipient;
+  recipient.user = user("");
+  recipient.text = "-ann@example.org";
+  all.delivery.sieve.agent = "new-agent";
+  all.delivery.sieve.scripts = ByFile{};
+  EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt);
+  all.delivery.sieve.scripts = AllUsers{"x"};
+  EXPECT_EQ(ways.refusal(envelope, recipient)->enhanced, "5.1.3");
+  all.delivery.sieve.agent.clear();
+  all.delivery.sieve.next_hop = local_hop_name;
+  EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt);
+  recipient.text = "\u00e4nn@example.org";
+  EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt) << "an alias of a user with an ASCII name";
+  recipient.user.name = "\u00e4nn@example.org";
+  EXPECT_EQ(ways.refusal(envelope, recipient)->enhanced, "5.6.7");
+  all.delivery.sieve.scripts = ByFile{};
+  EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt);
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd

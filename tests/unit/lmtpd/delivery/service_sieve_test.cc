@@ -138,6 +138,18 @@ TEST_F(SieveService, AddressesBeyondAscii) {
   EXPECT_EQ(go(), "agent: 250 2.0.0");
 }
 
+// The template would refuse the word at each attempt.
+TEST_F(SieveService, AnAddressThatTheAgentWouldReadAsAnOption) {
+  start({spec("save %to%")}, "maildir");
+  recipient_.text = "-ann@example.org";
+  EXPECT_EQ(go(), "250 2.0.0") << "the built-in agent takes any address";
+  give_script();
+  EXPECT_EQ(go(), "550 5.1.3");
+  EXPECT_FALSE(outcome_.elsewhere);
+  recipient_.text = "ann@example.org";
+  EXPECT_EQ(go(), "agent: 250 2.0.0");
+}
+
 TEST_F(SieveService, AnAgentThatNoSectionConfiguresIsRefused) {
   DeliveryConfig config;
   config.spool = {spool_, volume_};

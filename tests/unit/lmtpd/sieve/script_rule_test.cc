@@ -76,6 +76,32 @@ TEST(SieveRule, OfTheUserDatabase) {
   EXPECT_EQ(rule_of_2_4("userdb sql {\n  query = SELECT home FROM users\n}\n"), "file ~/.dovecot.sieve");
 }
 
+std::string hidden_in(const std::string& version, const std::string& userdb) {
+  auto parsed = parse_doveconf("# " + version + " (x): x\nmail_plugins = sieve\n" + userdb);
+  if (!parsed) return parsed.error().message;
+  std::string out;
+  for (const std::string& one : read_sieve_settings(*parsed).hidden_rows) out += one + " ";
+  return out;
+}
+
+TEST(SieveRule, OfRowsThatDoveconfDoesNotShow) {
+  for (const char* driver : {"sql", "ldap", "dict", "passwd-file", "prefetch", "lua"})
+    EXPECT_EQ(hidden_in("2.3.19", std::string("userdb {\n  args = /x\n  driver = ") + driver + "\n}\n"),
+              std::string("userdb ") + driver + " ");
+  for (const char* driver : {"static", "passwd", "nss"})
+    EXPECT_EQ(hidden_in("2.3.19", std::string("userdb {\n  driver = ") + driver + "\n}\n"), "");
+  EXPECT_EQ(hidden_in("2.3.19", "passdb {\n  driver = sql\n}\n"), "");
+  EXPECT_EQ(hidden_in("2.4.1", "userdb sql {\n  query = SELECT home FROM users\n}\n"), "");
+  EXPECT_EQ(hidden_in("2.4.1", "userdb sql {\n  query = SELECT * FROM users\n}\n"), "userdb sql ");
+  EXPECT_EQ(hidden_in("2.4.1", "userdb passwd-file {\n}\n"), "userdb passwd-file ");
+  EXPECT_EQ(hidden_in("2.4.1", "userdb mine {\n  driver = static\n}\n"), "");
+  SieveSettings settings;
+  settings.loads_plugin = true;
+  settings.personal.emplace_back();
+  EXPECT_TRUE(std::holds_alternative<ByFile>(decide_scripts(settings)));
+  EXPECT_TRUE(std::holds_alternative<AllUsers>(decide_scripts(settings, true)));
+}
+
 TEST(SieveRule, OfAPersonalScript24) {
   const std::pair<const char*, const char*> rows[] = {
       {"", "file ~/.dovecot.sieve"},

@@ -130,7 +130,9 @@ struct FiltersSettings {
 // How lmtpd learns for whom a Sieve script runs. delivery.sieve has the agent or next hop of these users.
 struct ScriptSettings {
   std::string dovecot = "/etc/dovecot/dovecot.conf";  // the path of Dovecot's configuration, for doveconf
-  bool all_users = false;                             // all users go there, whatever doveconf says
+  // Whether rows of Dovecot's user database have fields about Sieve. nullopt: the operator has not said it.
+  std::optional<bool> scripts_in_rows = {};
+  bool all_users = false;  // all users go there, whatever doveconf says
 };
 
 struct Config {

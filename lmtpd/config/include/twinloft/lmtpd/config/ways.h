@@ -25,6 +25,7 @@ class WaysOfDelivery {
   std::optional<Reply> refusal(const Envelope& envelope, const Recipient& recipient) const;
 
  private:
+  std::optional<Reply> refusal_by_script(const Envelope& envelope, const Recipient& recipient) const;
   const Config& config_;
   const AgentRefusals agents_;
 };

@@ -25,7 +25,9 @@ struct ByFile {
 };
 using ScriptRule = std::variant<NoUser, AllUsers, ByFile>;
 
-ScriptRule decide_scripts(const SieveSettings& settings);
+// scripts_in_rows: true: rows of Dovecot's user database have fields about Sieve, so all users go through
+// Dovecot.
+ScriptRule decide_scripts(const SieveSettings& settings, bool scripts_in_rows = false);
 // "the users of whom ~/.dovecot.sieve exists", for check-config.
 std::string describe_rule(const ScriptRule& rule);
 

@@ -24,7 +24,9 @@ struct SieveSettings {
   std::vector<ScriptStorage> personal;  // empty: users have no scripts of their own
   std::vector<std::string> for_all;     // settings with scripts for users without their own
   std::vector<std::string> in_userdb;   // places where the user database may give a user other settings
-  std::string user_format;              // auth_username_format; empty: the default
+  // Sections userdb and passdb whose result doveconf does not show: it may have other settings too.
+  std::vector<std::string> hidden_rows = {};
+  std::string user_format;  // auth_username_format; empty: the default
 };
 
 // `output`: of `doveconf -f protocol=NAME`, for the protocol of the delivery.
