@@ -62,12 +62,14 @@ bool is_plain_address(std::string_view text) {
 
 }  // namespace
 
-bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
+bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, HopRecipient which,
                    const mail::LmtpOffer& offer) {
   if (!offer.smtputf8 || envelope.smtputf8) return offer.smtputf8;
   bool beyond_ascii = !is_ascii(envelope.from), all_utf8 = is_utf8(envelope.from);
   for (std::size_t i : recipients) {
-    const std::string& address = envelope.recipients[i].text;
+    const Recipient& recipient = envelope.recipients[i];
+    const std::string& address = which == HopRecipient::user_and_original ? recipient.user.name
+                                                                          : recipient.text;
     beyond_ascii = beyond_ascii || !is_ascii(address);
     all_utf8 = all_utf8 && is_utf8(address);
   }

@@ -13,12 +13,14 @@
 
 namespace twinloft::lmtpd {
 
-// Whether MAIL has SMTPUTF8: if the client has sent it, or an address in UTF-8 needs it.
-bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
+// Whether MAIL has SMTPUTF8: if the client has sent it, or an address in UTF-8 needs it. With
+// user_and_original also if a user's name needs it.
+bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, HopRecipient which,
                    const mail::LmtpOffer& offer);
 std::string mail_command(const Envelope& envelope, std::uint64_t size, const mail::LmtpOffer& offer,
                          bool utf8);
 // utf8: MAIL has SMTPUTF8. Without it, a user's name beyond ASCII is replaced by the address as received.
+// With user_and_original the caller refuses such a name: the address might be another user there.
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
                          const mail::LmtpOffer& offer, bool utf8);
 // Whether RCPT for this recipient is beyond ASCII, so that a hop without SMTPUTF8 does not get it.

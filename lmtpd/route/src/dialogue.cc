@@ -164,12 +164,13 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
     if (std::string forward = xforward_command(envelope, offer_); !forward.empty())
       commands.push_back(std::move(forward));
   std::size_t mail = commands.size();
-  bool utf8 = says_smtputf8(envelope, attempt.recipients, offer_);
+  bool utf8 = says_smtputf8(envelope, attempt.recipients, spec_.recipient, offer_);
   commands.push_back(mail_command(envelope, attempt.size, offer_, utf8));
   std::vector<std::size_t> offered;  // the numbers of the recipients that were sent
   for (std::size_t i = 0; i < attempt.recipients.size(); ++i) {
     const Recipient& recipient = envelope.recipients[attempt.recipients[i]];
-    if (!offer_.smtputf8 && needs_smtputf8(recipient, spec_.recipient, detail_delimiter_)) {
+    const bool can = spec_.recipient == HopRecipient::user_and_original ? utf8 : offer_.smtputf8;
+    if (!can && needs_smtputf8(recipient, spec_.recipient, detail_delimiter_)) {
       attempt.results[i] = {553, "5.6.7", "The mail store accepts no addresses beyond ASCII"};
       continue;
     }

@@ -214,6 +214,24 @@ TEST_F(DialogueTest, SaysSmtputf8WhereAnAddressNeedsItAndItIsOffered) {
   }
 }
 
+// The address as received may be another user there.
+TEST_F(DialogueTest, ALocalHopGetsTheUsersNameOrNothing) {
+  spec_.recipient = HopRecipient::user_and_original;
+  envelope_.recipients[0].user.name = "\u00e4nn@example.org";
+  const std::string refused = "250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 two\r\n";
+  open({"PIPELINING"}, refused);
+  EXPECT_EQ(text(hand_over()), "553 5.6.7, 250 2.0.0, ");
+  EXPECT_EQ(said_.find("TO:<ann@"), std::string::npos) << said_;
+  open({"PIPELINING", "SMTPUTF8"},
+       "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_NE(said_.find("> SMTPUTF8\r\nRCPT TO:<\u00e4nn@example.org>"), std::string::npos) << said_;
+  envelope_.from = "j\xf6rg@example.net";
+  open({"PIPELINING", "SMTPUTF8"}, refused);
+  EXPECT_EQ(text(hand_over()), "553 5.6.7, 250 2.0.0, ");
+  EXPECT_EQ(said_.find("TO:<ann@"), std::string::npos) << said_;
+}
+
 TEST_F(DialogueTest, WhereAllAreRefusedNothingIsSentAndTheConnectionStays) {
   open({"PIPELINING"}, "250 ok\r\n550 5.1.1 no\r\n452 4.2.2 full\r\n250 reset\r\n");
   Handed handed = hand_over();
