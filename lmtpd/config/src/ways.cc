@@ -8,13 +8,24 @@
 
 namespace twinloft::lmtpd {
 
+namespace {
+
+bool runs_for_all(const SieveConfig& sieve) {
+  return sieve.on() && std::holds_alternative<AllUsers>(sieve.scripts);
+}
+
+}  // namespace
+
 bool WaysOfDelivery::takes_utf8(const User& user) const {
   if (!user.next_hop.empty()) {
     auto hop = std::ranges::find_if(config_.next_hops,
                                     [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
     return hop == config_.next_hops.end() || hop->spec.smtputf8;
   }
-  auto spec = std::ranges::find(config_.agents, agent_of(config_.delivery, user), &AgentSpec::name);
+  const SieveConfig& sieve = config_.delivery.sieve;
+  const std::string& own = agent_of(config_.delivery, user);
+  const bool moves = own == builtin_agent && !sieve.agent.empty() && runs_for_all(sieve);
+  auto spec = std::ranges::find(config_.agents, moves ? sieve.agent : own, &AgentSpec::name);
   return spec == config_.agents.end() || spec->smtputf8;
 }
 
@@ -29,7 +40,7 @@ std::optional<Reply> WaysOfDelivery::refusal(const Envelope& envelope, const Rec
 std::optional<Reply> WaysOfDelivery::refusal_by_script(const Envelope& envelope,
                                                        const Recipient& recipient) const {
   const SieveConfig& sieve = config_.delivery.sieve;
-  if (!sieve.on() || !std::holds_alternative<AllUsers>(sieve.scripts)) return std::nullopt;
+  if (!runs_for_all(sieve)) return std::nullopt;
   if (!sieve.agent.empty()) return agents_.refusal(sieve.agent, envelope, recipient);
   if (is_ascii(recipient.user.name)) return std::nullopt;
   return make_reply(553, "5.6.7", "The mail store accepts no addresses beyond ASCII");

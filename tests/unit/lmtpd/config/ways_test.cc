@@ -83,6 +83,13 @@ TEST(WaysOfDelivery, SieveForAllUsersIsJudgedAtRcpt) {
   EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt);
   all.delivery.sieve.scripts = AllUsers{"x"};
   EXPECT_EQ(ways.refusal(envelope, recipient)->enhanced, "5.1.3");
+  EXPECT_TRUE(ways.takes_utf8(user("")));
+  all.delivery.sieve.agent = "old-agent";
+  EXPECT_FALSE(ways.takes_utf8(user("")));
+  EXPECT_TRUE(ways.takes_utf8(user("new-agent")));
+  all.delivery.sieve.scripts = ByFile{};
+  EXPECT_TRUE(ways.takes_utf8(user("")));
+  all.delivery.sieve.scripts = AllUsers{"x"};
   all.delivery.sieve.agent.clear();
   all.delivery.sieve.next_hop = local_hop_name;
   EXPECT_EQ(ways.refusal(envelope, recipient), std::nullopt);

@@ -19,7 +19,8 @@ class WaysOfDelivery {
   explicit WaysOfDelivery(const Config& config) : config_(config), agents_(config.agents) {}
 
   // Whether the address of this user may have UTF-8. The built-in agent accepts UTF-8. External agents and
-  // next hops accept it if their section has `smtputf8`.
+  // next hops accept it if their section has `smtputf8`. If a Sieve script runs for all users, their agent
+  // counts.
   bool takes_utf8(const User& user) const;
   // The permanent refusal of this sender and recipient by the recipient's agent (AgentRefusals).
   std::optional<Reply> refusal(const Envelope& envelope, const Recipient& recipient) const;
