@@ -183,6 +183,8 @@ TEST_F(SieveLocalHop, AFullMailboxGetsTheConfiguredReply) {
   server_.after_message = "552 5.2.2 full\r\n";
   EXPECT_EQ(deliver(), "452 4.2.2 no");
   EXPECT_NE(outcome_.detail.find("full"), std::string::npos);
+  TearDown();
+  SetUp();
   server_.after_message = "552 5.3.4 too large\r\n";
   EXPECT_EQ(deliver(), "552 5.3.4 no");
   over_ = OverQuota::reject;
