@@ -1,5 +1,6 @@
 #include "twinloft/base/durable.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -43,6 +44,16 @@ bool sees_failure(int fd) {
 Status sync_durably(int fd) {
   if (::fsync(fd) != 0) return fail_errno(errno, "fsync");
   return check_not_failed(fd);
+}
+
+Status write_back(int fd) {
+  constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  int result;
+  do {
+    result = ::sync_file_range(fd, 0, 0, all);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return fail_errno(errno, "sync_file_range");
+  return {};
 }
 
 Status sync_file_system_durably(int fd) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -115,11 +116,11 @@ Cell median(std::vector<Cell> cells) {
 }
 
 void print_row(Bench& bench, int clients) {
-  const DurabilityWay all[] = {DurabilityWay::fsync, DurabilityWay::group_sync};
-  std::vector<Cell> cells[2];
+  const DurabilityWay all[] = {DurabilityWay::fsync_file, DurabilityWay::fsync, DurabilityWay::group_sync};
+  std::vector<Cell> cells[std::size(all)];
   for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < 2; ++i) cells[i].push_back(bench.run(all[i], clients));
-  for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < std::size(all); ++i) cells[i].push_back(bench.run(all[i], clients));
+  for (std::size_t i = 0; i < std::size(all); ++i) {
     Cell m = median(cells[i]);
     fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", clients, to_string(all[i]),
                m.messages_per_second * 60, m.p50_us, m.p99_us);

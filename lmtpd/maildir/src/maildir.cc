@@ -27,6 +27,7 @@ constexpr std::uint32_t shared_passes_max = 10;
 MadeDurable made_durable(DurabilityWay way) {
   switch (way) {
     case DurabilityWay::fsync:
+    case DurabilityWay::fsync_file:
       return MadeDurable::fsync;
     case DurabilityWay::group_sync:
       return MadeDurable::group_sync;
@@ -71,7 +72,7 @@ struct MaildirAgent::Impl {
   Impl(MaildirConfig c, Spool& s, SyncGroup& g, FileOps& o, const Clock& k)
       : config(std::move(c)),
         spool(s),
-        durability(make_durability(config.durability, o, g)),
+        durability(make_durability(config.durability, o, g, config.may_write_data_first)),
         ops(o),
         clock(k),
         names(config.hostname, ::getpid()),

@@ -1,19 +1,24 @@
 #include "twinloft/lmtpd/spool/durability.h"
 
 #include <optional>
+#include <utility>
 
 namespace twinloft::lmtpd {
 
 Result<DurabilityWay> parse_durability(std::string_view text) {
   if (text == "fsync") return DurabilityWay::fsync;
+  if (text == "fsync-file") return DurabilityWay::fsync_file;
   if (text == "group-sync") return DurabilityWay::group_sync;
-  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\" or \"group-sync\"", text);
+  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\", \"fsync-file\" or \"group-sync\"",
+              text);
 }
 
 std::string_view to_string(DurabilityWay way) {
   switch (way) {
     case DurabilityWay::fsync:
       return "fsync";
+    case DurabilityWay::fsync_file:
+      return "fsync-file";
     case DurabilityWay::group_sync:
       return "group-sync";
   }
@@ -22,11 +27,13 @@ std::string_view to_string(DurabilityWay way) {
 
 namespace {
 
+// The sync of the directory commits the file's extents and its name, and flushes its data.
 class Fsynced final : public DurableMessage {
  public:
-  Fsynced(FileOps& ops, const SpoolHandle& spool) : ops_(ops), spool_(spool) {}
+  Fsynced(FileOps& ops, const SpoolHandle& spool, bool data_first)
+      : ops_(ops), spool_(spool), data_first_(data_first) {}
 
-  Status content(int file) override { return ops_.sync_file(file); }
+  Status content(int file) override { return data_first_ ? ops_.write_back(file) : ops_.sync_file(file); }
   Status entry(const NewEntry& entry) override {
     TL_TRY(ops_.sync_file(entry.directory));
     for (const Fd& directory : entry.above) TL_TRY(ops_.sync_file(directory.get()));
@@ -36,18 +43,24 @@ class Fsynced final : public DurableMessage {
  private:
   FileOps& ops_;
   const SpoolHandle& spool_;
+  const bool data_first_;
 };
 
 class ByFsync final : public Durability {
  public:
-  explicit ByFsync(FileOps& ops) : ops_(ops) {}
-  DurabilityWay way() const override { return DurabilityWay::fsync; }
+  // may_write_data_first null: never.
+  ByFsync(FileOps& ops, DataFirstRule may_write_data_first)
+      : ops_(ops), may_write_data_first_(std::move(may_write_data_first)) {}
+  DurabilityWay way() const override {
+    return may_write_data_first_ ? DurabilityWay::fsync : DurabilityWay::fsync_file;
+  }
   std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) override {
-    return std::make_unique<Fsynced>(ops_, spool);
+    return std::make_unique<Fsynced>(ops_, spool, may_write_data_first_ && may_write_data_first_(spool));
   }
 
  private:
   FileOps& ops_;
+  const DataFirstRule may_write_data_first_;
 };
 
 class GroupSynced final : public DurableMessage {
@@ -91,10 +104,13 @@ class ByGroupSync final : public Durability {
 
 }  // namespace
 
-std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs) {
+std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs,
+                                            DataFirstRule may_write_data_first) {
   switch (way) {
     case DurabilityWay::fsync:
-      return std::make_unique<ByFsync>(ops);
+      return std::make_unique<ByFsync>(ops, std::move(may_write_data_first));
+    case DurabilityWay::fsync_file:
+      return std::make_unique<ByFsync>(ops, nullptr);
     case DurabilityWay::group_sync:
       return std::make_unique<ByGroupSync>(ops, syncs);
   }

@@ -160,6 +160,9 @@ Status OsFileOps::each_entry(int dir, const std::function<Status(const std::stri
 Status OsFileOps::sync_file(int fd) {
   return sync_durably(fd);
 }
+Status OsFileOps::write_back(int fd) {
+  return twinloft::write_back(fd);
+}
 Status OsFileOps::sync_file_system(int fd) {
   return sync_file_system_durably(fd);
 }

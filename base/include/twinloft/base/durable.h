@@ -14,6 +14,10 @@ namespace twinloft {
 // EIO or EROFS if the file system has failed.
 Status sync_durably(int fd);
 
+// Writes the data of a file, and waits until the disk has taken it, perhaps into a volatile cache
+// (sync_file_range(2)). No check for a failed file system: a later sync_durably() has it.
+Status write_back(int fd);
+
 // Makes everything on the file system of `fd` durable. Errors: as above. The check is that of
 // check_not_failed(), with its limits.
 Status sync_file_system_durably(int fd);

@@ -29,10 +29,11 @@ class DurabilityTest : public test::DirTest {
   }
   Fd directory(const std::string& path) { return ops_.open_directory(handle_.root.get(), path).value(); }
   std::unique_ptr<DurableMessage> begin(DurabilityWay way) {
-    durability_ = make_durability(way, ops_, syncs_);
+    durability_ = make_durability(way, ops_, syncs_, [this](const SpoolHandle&) { return data_first_; });
     return durability_->begin(handle_);
   }
 
+  bool data_first_ = true;  // is allowed
   test::RecordingOps ops_;
   SyncGroup syncs_{ops_};
   std::unique_ptr<Spool> spool_;
@@ -42,15 +43,27 @@ class DurabilityTest : public test::DirTest {
   std::unique_ptr<Durability> durability_;
 };
 
-TEST_F(DurabilityTest, FsyncSyncsTheFileAndEachDirectory) {
+TEST_F(DurabilityTest, FsyncWritesTheDataFirstAndSyncsEachDirectory) {
   auto message = begin(DurabilityWay::fsync);
   EXPECT_EQ(durability_->way(), DurabilityWay::fsync);
   ASSERT_TRUE(message->content(file_.get()).has_value());
-  EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/tmp/FILE"}));
+  EXPECT_EQ(ops_.calls(), (Calls{"write back /top/a/tmp/FILE"}));
   ops_.clear();
   ASSERT_TRUE(message->entry({first_.get()}).has_value());
   ASSERT_TRUE(message->entry({second_.get()}).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/new", "fsync /top/b/new"}));
+}
+
+TEST_F(DurabilityTest, TheFileIsSyncedByItselfWhereDataFirstIsNotAllowed) {
+  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::fsync_file}) {
+    data_first_ = way == DurabilityWay::fsync_file;  // which this way does not ask
+    ops_.clear();
+    auto message = begin(way);
+    EXPECT_EQ(durability_->way(), way);
+    ASSERT_TRUE(message->content(file_.get()).has_value());
+    ASSERT_TRUE(message->entry({first_.get()}).has_value());
+    EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/tmp/FILE", "fsync /top/a/new"}));
+  }
 }
 
 TEST_F(DurabilityTest, FsyncSyncsWhatWasMadeAboveUpToTheRoot) {
@@ -114,7 +127,7 @@ TEST_F(DurabilityTest, EachMessageHasASyncfsOfItsOwn) {
 }
 
 TEST(DurabilityNames, AreParsed) {
-  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::group_sync})
+  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::fsync_file, DurabilityWay::group_sync})
     EXPECT_EQ(parse_durability(to_string(way)).value(), way);
   EXPECT_EQ(parse_durability("group-sync").value(), DurabilityWay::group_sync);
   EXPECT_FALSE(parse_durability("none").has_value());

@@ -20,9 +20,9 @@ class MaildirFixture : public DirTest {
     spool_ = Spool::create({root, std::nullopt}, ops_).value();
     syncs_ = std::make_unique<SyncGroup>(ops_);
     over_quota_ = quota.over;
-    agent_ = std::make_unique<MaildirAgent>(
-        MaildirConfig{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100},
-        *spool_, *syncs_, ops_, clock_);
+    MaildirConfig config{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100};
+    config.may_write_data_first = [this](const SpoolHandle&) { return data_first_; };  // on any machine
+    agent_ = std::make_unique<MaildirAgent>(std::move(config), *spool_, *syncs_, ops_, clock_);
     recipient_ = make_recipient(root + "/example.org/ann");
     maildir_ = recipient_.user.maildir;
     ops_.prefix = root;
@@ -44,6 +44,7 @@ class MaildirFixture : public DirTest {
   }
   Reply deliver() { return deliver(in_memory(small_message)); }
 
+  bool data_first_ = false;
   RecordingOps ops_;
   OsClock clock_;
   QuotaService* quota_service_ = nullptr;

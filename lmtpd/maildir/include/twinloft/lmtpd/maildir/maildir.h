@@ -52,6 +52,7 @@ struct MaildirConfig {
   std::uint32_t received_max = 100;       // with more Received fields: 554 5.4.6 (RFC 5321 section 6.3)
   bool hard_links = false;
   bool delivered_to_check = true;  // a Delivered-To for the recipient is a loop: 554 5.4.6
+  DataFirstRule may_write_data_first = data_first_by_kernel();  // for DurabilityWay::fsync
 };
 
 class MaildirAgent {

@@ -12,6 +12,7 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/spool/data_first.h"
 #include "twinloft/lmtpd/spool/file_ops.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/spool/sync_group.h"
@@ -19,10 +20,12 @@
 namespace twinloft::lmtpd {
 
 enum class DurabilityWay {
-  fsync,       // fsync of the file, fsync of the directory; the file system's journal groups concurrent ones
+  fsync,       // the data first, then fsync of the directory, where data_first.h allows it; else fsync_file
+  fsync_file,  // fsync of the file, fsync of the directory; the file system's journal groups concurrent ones
   group_sync,  // a syncfs for all files that wait, a syncfs for all directories that wait
 };
-Result<DurabilityWay> parse_durability(std::string_view text);  // "fsync", "group-sync"
+// "fsync", "fsync-file", "group-sync"
+Result<DurabilityWay> parse_durability(std::string_view text);
 std::string_view to_string(DurabilityWay way);
 
 // A name that a file was given.
@@ -55,7 +58,8 @@ class Durability {
   virtual std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) = 0;
 };
 
-// The references outlive it.
-std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs);
+// The references outlive it. may_write_data_first: for `fsync` only.
+std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs,
+                                            DataFirstRule may_write_data_first = data_first_by_kernel());
 
 }  // namespace twinloft::lmtpd

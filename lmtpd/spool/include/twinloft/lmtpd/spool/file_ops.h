@@ -59,7 +59,10 @@ class FileOps {
   virtual Status each_entry(int dir, const std::function<Status(const std::string&)>& see) = 0;
   Result<std::vector<std::string>> entries(int dir);
   // As the functions of base/durable.h: success means that the file system has not failed.
-  virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
+  virtual Status sync_file(int fd) = 0;  // fsync of a file or of a directory
+  // Writes the file's data, and waits until the disk has taken it, perhaps into a volatile cache
+  // (sync_file_range(2) with all three flags).
+  virtual Status write_back(int fd) = 0;
   virtual Status sync_file_system(int fd) = 0;  // syncfs
   virtual Status check_not_failed(int fd) = 0;  // fd: of a file or directory that this process may write to
 };
@@ -80,6 +83,7 @@ class OsFileOps final : public FileOps {
   Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) override;
   Status each_entry(int dir, const std::function<Status(const std::string&)>& see) override;
   Status sync_file(int fd) override;
+  Status write_back(int fd) override;
   Status sync_file_system(int fd) override;
   Status check_not_failed(int fd) override;
 };
