@@ -102,8 +102,6 @@ void find_ext4_facts(std::uint64_t device, MountFacts& facts) {
 
 class ByKernel {
  public:
-  ByKernel() : mounts_(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC)) {}
-
   bool allowed(const SpoolHandle& handle) {
     std::lock_guard lock(mutex_);
     if (mounts_have_changed()) known_.clear();
@@ -114,10 +112,15 @@ class ByKernel {
   }
 
  private:
-  // proc(5): poll reports POLLERR and POLLPRI once for each change of the mounts.
-  bool mounts_have_changed() const {
+  // proc(5): poll reports POLLERR and POLLPRI once for each change of the mounts. The file is opened by the
+  // process that delivers, at its first delivery, and not inherited.
+  bool mounts_have_changed() {
+    if (!mounts_) {
+      mounts_ = Fd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+      return true;
+    }
     pollfd look{mounts_.get(), POLLPRI, 0};
-    return !mounts_ || (::poll(&look, 1, 0) > 0 && (look.revents & (POLLERR | POLLPRI)) != 0);
+    return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLERR | POLLPRI)) != 0;
   }
 
   DataFirstVerdict look(std::uint64_t device) const {
@@ -136,8 +139,8 @@ class ByKernel {
                   verdict.why);
   }
 
-  const Fd mounts_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // for the members below
+  Fd mounts_;
   std::map<std::uint64_t, DataFirstVerdict> known_;  // by device
   std::optional<DataFirstVerdict> told_;
 };
