@@ -256,7 +256,7 @@ TEST_F(ServerFilters, ForgetATransactionThatEndsEarly) {
       << "not given up: the connection to the filter must carry the ABORT";
 }
 
-// One message is held for ever: the others get their reply after queue_time.
+// One message is held until the end: the others get their reply after queue_time.
 TEST_F(ServerFilters, ThatAreBusyDeferOtherMessages) {
   config_.filter_threads = 1;
   config_.queue_time = std::chrono::milliseconds(500);  // the first message must get its thread in this time
