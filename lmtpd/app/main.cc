@@ -86,11 +86,5 @@ int run(std::span<const std::string> args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> args(argv + 1, argv + argc);
-  try {
-    return run(args);
-  } catch (const std::exception& e) {
-    std::cerr << "lmtpd: " << e.what() << "\n";
-    return EX_SOFTWARE;
-  }
+  return twinloft::lmtpd::run_program("lmtpd", argc, argv, run);
 }

@@ -203,15 +203,9 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
 
 std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
-  if (parts.spawner)
-    out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); },
-                   "the spawner is gone: agents cannot run"});
-  if (parts.user_process)
-    out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); },
-                   "the process that asks the user database is gone", true});
-  if (parts.connector)
-    out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); },
-                   "the process that makes connections is gone"});
+  if (parts.spawner) out.push_back(helper_of(*parts.spawner, "the spawner is gone: agents cannot run"));
+  if (parts.user_process) out.push_back(helper_of(*parts.user_process, user_process_gone, true));
+  if (parts.connector) out.push_back(helper_of(*parts.connector, connector_gone));
   return out;
 }
 

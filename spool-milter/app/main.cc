@@ -65,11 +65,5 @@ int run(std::span<const std::string> args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> args(argv + 1, argv + argc);
-  try {
-    return run(args);
-  } catch (const std::exception& e) {
-    std::cerr << "spool-milter: " << e.what() << "\n";
-    return EX_SOFTWARE;
-  }
+  return twinloft::lmtpd::run_program("spool-milter", argc, argv, run);
 }

@@ -108,12 +108,8 @@ Status start(Parts& parts) {
 
 std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
-  if (parts.user_process)
-    out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); },
-                   "the process that asks the user database is gone", true});
-  if (parts.connector)
-    out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); },
-                   "the process that makes connections is gone"});
+  if (parts.user_process) out.push_back(helper_of(*parts.user_process, user_process_gone, true));
+  if (parts.connector) out.push_back(helper_of(*parts.connector, connector_gone));
   return out;
 }
 

@@ -117,4 +117,14 @@ std::expected<CommandLine, int> read_command_line(const Program& program, std::s
   return std::move(words->line);
 }
 
+int run_program(std::string_view name, int argc, char** argv,
+                const std::function<int(const std::vector<std::string>& args)>& run) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& e) {
+    std::cerr << name << ": " << e.what() << "\n";
+    return EX_SOFTWARE;
+  }
+}
+
 }  // namespace twinloft::lmtpd

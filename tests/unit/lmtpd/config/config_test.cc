@@ -7,21 +7,14 @@
 #include <algorithm>
 #include <variant>
 
+#include "minimal.h"
+
 namespace twinloft::lmtpd {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view minimal = R"([[listen]]
-address = "127.0.0.1:2400"
-[users]
-driver = "static"
-accept_all = true
-home = "/srv/mail/%user%"
-[spool]
-path = "/srv/mail"
-require_marker = false
-)";
+const std::string minimal = "[[listen]]\naddress = \"127.0.0.1:2400\"\n" + std::string(test::users_and_spool);
 
 std::string error_of(std::string text) {
   auto config = parse_config("t.toml", text);

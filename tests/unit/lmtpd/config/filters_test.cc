@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "minimal.h"
 #include "twinloft/lmtpd/config/config.h"
 
 namespace twinloft::lmtpd {
@@ -12,16 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 Result<Config> with_filters(const std::string& sections) {
-  return parse_config("t.toml", R"([[listen]]
-address = "unix:/run/lmtp"
-[users]
-driver = "static"
-accept_all = true
-home = "/srv/mail/%user%"
-[spool]
-path = "/srv/mail"
-require_marker = false
-)" + sections);
+  return parse_config("t.toml", fmt::format("[[listen]]\naddress = \"unix:/run/lmtp\"\n{}{}",
+                                            test::users_and_spool, sections));
 }
 std::string refused(const std::string& sections) {
   auto config = with_filters(sections);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "minimal.h"
 #include "twinloft/lmtpd/config/config.h"
 
 namespace twinloft::lmtpd {
@@ -11,19 +12,9 @@ namespace {
 using namespace std::chrono_literals;
 
 Result<Config> with_milter(const std::string& keys) {
-  return parse_config("t.toml", R"([[listen]]
-address = "unix:/run/lmtp"
-[[listen]]
-address = "0.0.0.0:2400"
-[users]
-driver = "static"
-accept_all = true
-home = "/srv/mail/%user%"
-[spool]
-path = "/srv/mail"
-require_marker = false
-[spool_milter]
-)" + keys);
+  return parse_config("t.toml",
+                      "[[listen]]\naddress = \"unix:/run/lmtp\"\n[[listen]]\naddress = \"0.0.0.0:2400\"\n" +
+                          std::string(test::users_and_spool) + "[spool_milter]\n" + keys);
 }
 
 TEST(SpoolMilterSection, AllKeysAreRead) {

@@ -1,9 +1,11 @@
 // The command lines of the programs: a command, perhaps with an argument, and a configuration file.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "twinloft/base/result.h"
 
@@ -33,6 +35,10 @@ struct CommandLine {
 // script.
 std::expected<CommandLine, int> read_command_line(const Program& program, std::span<const std::string> args,
                                                   const char* version);
+
+// The whole of main(): an exception of `run` is written, and becomes EX_SOFTWARE.
+int run_program(std::string_view name, int argc, char** argv,
+                const std::function<int(const std::vector<std::string>& args)>& run);
 
 // Writes the error and the usage. Returns EX_USAGE.
 int usage_error(const Program& program, const std::string& what);

@@ -46,6 +46,15 @@ struct Helper {
   bool for_all = false;   // nothing can be served without this helper
 };
 
+inline constexpr std::string_view user_process_gone = "the process that asks the user database is gone";
+inline constexpr std::string_view connector_gone = "the process that makes connections is gone";
+
+// Process: has lifeline() and beat(), as LaneProcess. It outlives the helper.
+template <class Process>
+Helper helper_of(Process& process, std::string_view gone, bool for_all = false) {
+  return {process.lifeline(), [&process] { return process.beat(); }, gone, for_all};
+}
+
 // Returns once the supervisor is gone, after stop(), or after shutdown(2) of the channel. aborted: the end of
 // helpers is expected. An invalid message of the supervisor is logged and ignored.
 void obey_supervisor(const Control& control, const Ordered& server, std::vector<Helper> helpers,
