@@ -2,7 +2,6 @@
 // `spool-milter --help` lists the commands; docs/spool-milter.md describes them.
 #include <sysexits.h>
 
-#include <exception>
 #include <iostream>
 #include <span>
 #include <string>

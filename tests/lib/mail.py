@@ -36,7 +36,7 @@ def wait_listening(lmtpd, at=None):
     wait_for(lambda: (tl.accepts(at) if at else "listening on" in lmtpd.log.read_text()) or lmtpd.check_alive(), f"{lmtpd.name} to listen")
 
 
-def start_lmtpd(stage, volume, spool, name, ns=None, more=""):
+def start_lmtpd(stage, volume, spool, name, ns=None, more="", log_level="warning"):
     """Starts lmtpd on a Unix socket that every user may use. Returns process and socket.
 
     volume: its UUID. None: the spool is a plain directory.
@@ -45,7 +45,7 @@ def start_lmtpd(stage, volume, spool, name, ns=None, more=""):
     marker = f'volume = "{volume}"' if volume else "require_marker = false"
     config.write_text(f"""hostname = "stack.example.org"
 user = "vmail"
-log_level = "warning"
+log_level = "{log_level}"
 [[listen]]
 address = "unix:{path}"
 mode = "0666"
