@@ -21,4 +21,11 @@ std::string quote_local_part(std::string_view text) {
   return out + '"';
 }
 
+std::optional<std::string_view> misread_name(std::string_view user, std::string_view delimiters) {
+  const std::string_view local_part = user.substr(0, std::min(user.rfind('@'), user.size()));
+  const std::size_t found = local_part.find_first_of(delimiters);
+  if (found == std::string_view::npos) return std::nullopt;
+  return local_part.substr(0, found);
+}
+
 }  // namespace twinloft::mail

@@ -43,11 +43,11 @@ Result<std::string> policy_recipient(std::string_view user, std::string_view del
   bool is_line = std::none_of(user.begin(), user.end(),
                               [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
   if (!is_line || at == 0) return fail(Errc::invalid, "the user's name cannot be an address");
-  if (std::size_t found = user.substr(0, at).find_first_of(delimiters); found != std::string_view::npos)
+  if (auto other = mail::misread_name(user, delimiters))
     return fail(Errc::invalid,
                 "Dovecot would answer for the user \"{}\" in place of \"{}\", which has a character of its "
                 "recipient_delimiter (quota.delimiters)",
-                user.substr(0, found), user);
+                *other, user);
   return mail::quote_local_part(user.substr(0, at)).append(user.substr(at));
 }
 

@@ -1,18 +1,17 @@
 #include "twinloft/lmtpd/sieve/lmtp_name.h"
 
-#include <algorithm>
+#include "twinloft/mail/address.h"
 
 namespace twinloft::lmtpd {
 
 Status check_lmtp_name(std::string_view user, std::string_view delimiters) {
-  std::string_view local_part = user.substr(0, std::min(user.rfind('@'), user.size()));
-  std::size_t found = local_part.find_first_of(delimiters);
-  if (found == std::string_view::npos) return {};
+  auto other = mail::misread_name(user, delimiters);
+  if (!other) return {};
   return fail(Errc::invalid,
               "Dovecot's LMTP would deliver to the user \"{}\" in place of \"{}\", because its "
               "recipient_delimiter is \"{}\"; use dovecot-lda ([delivery.sieve] agent), or another "
               "recipient_delimiter",
-              local_part.substr(0, found), user, delimiters);
+              *other, user, delimiters);
 }
 
 std::string lmtp_delimiter(std::string_view ours, std::string_view delimiters) {

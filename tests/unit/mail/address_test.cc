@@ -14,5 +14,15 @@ TEST(LocalPart, IsQuotedWhereItMustBe) {
     EXPECT_EQ(quote_local_part(dots), std::string("\"") + dots + "\"");
 }
 
+TEST(Address, ANameThatAServerWouldCut) {
+  EXPECT_EQ(misread_name("ann+lists@example.org", "+"), "ann");
+  EXPECT_EQ(misread_name("ann-marie+x@example.org", "+-"), "ann");
+  EXPECT_EQ(misread_name("+ann@example.org", "+"), "");
+  EXPECT_EQ(misread_name("ann+lists", "+"), "ann");
+  for (const char* whole : {"ann@example.org", "ann@my+host.example", "ann"})
+    EXPECT_EQ(misread_name(whole, "+"), std::nullopt) << whole;
+  EXPECT_EQ(misread_name("ann+lists@example.org", ""), std::nullopt);
+}
+
 }  // namespace
 }  // namespace twinloft::mail
