@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "asked_quota.h"
 #include "detail_folders.h"
@@ -69,10 +70,10 @@ class Unlinker {
 }  // namespace
 
 struct MaildirAgent::Impl {
-  Impl(MaildirConfig c, Spool& s, SyncGroup& g, FileOps& o, const Clock& k)
+  Impl(MaildirConfig c, Spool& s, std::unique_ptr<Durability> d, FileOps& o, const Clock& k)
       : config(std::move(c)),
         spool(s),
-        durability(make_durability(config.durability, o, g, config.may_write_data_first)),
+        durability(std::move(d)),
         ops(o),
         clock(k),
         names(config.hostname, ::getpid()),
@@ -82,6 +83,13 @@ struct MaildirAgent::Impl {
         asked(config.quota_service, config.quota.lease, k) {}
 
   Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
+  // What the file holds now. `kept`: its bytes, if the way of durability asks for them.
+  struct Written {
+    StoredSize size;
+    std::string kept;
+  };
+  Result<Written> write_file(const DurableMessage& message, int file, const std::string& header,
+                             const MessageBody& body);
   Result<DeliveryOutcome> store(const SpoolHandle& handle, const Envelope& envelope,
                                 const Recipient& recipient, const MessageBody& body);
   // Room held in one of the two kinds of quota.
@@ -94,18 +102,21 @@ struct MaildirAgent::Impl {
   Result<std::optional<DeliveryOutcome>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
                                                      const User& user, const StoredSize& size, Hold& hold);
   Status place(DurableMessage& message, const OpenMaildir& maildir, int file, Unlinker& guard,
-               const std::string& stored_name, MaildirQuota::Hold& hold);
+               const PlannedMessage& planned, MaildirQuota::Hold& hold);
+  void take_back(DurableMessage& message, std::size_t index, Unlinker& guard, MaildirQuota::Hold& hold,
+                 Error& error);
   DeliveryOutcome delivered(const Recipient& recipient, const MaildirPath& path, const std::string& name,
                             const StoredSize& size, std::string note) const;
   struct Copy;
+  struct SharedFile;
   Result<DetailFolders::Place> open_place(const SpoolHandle& handle, const Recipient& recipient);
   Status store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
                     std::deque<Copy>& copies);
+  void take_rooms(const SpoolHandle& handle, SharedFile& file, std::deque<Copy>& copies);
+  Status make_whole(SharedFile& file, const std::string& kept);
   void link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
-                 const Copy& first, const std::string& name, const StoredSize& size, Copy& copy);
-  void sync_copies(const SpoolHandle& handle, DurableMessage& message, const StoredSize& size,
-                   std::deque<Copy>& copies);
-  Status undo(Copy& copy);
+                 const SharedFile& file, Copy& copy);
+  void sync_copies(const SpoolHandle& handle, const SharedFile& file, std::deque<Copy>& copies);
 
   MaildirConfig config;
   Spool& spool;
@@ -127,17 +138,51 @@ Result<Fd> MaildirAgent::Impl::create_in_tmp(const OpenMaildir& maildir, const s
   return std::unexpected(std::move(error));
 }
 
+Result<MaildirAgent::Impl::Written> MaildirAgent::Impl::write_file(const DurableMessage& message, int file,
+                                                                   const std::string& header,
+                                                                   const MessageBody& body) {
+  Written out;
+  if (message.keeps_content()) out.kept.reserve(header.size() + body.size);
+  TL_TRY_ASSIGN(out.size, write_message(header, body, false, [&](std::string_view chunk) {
+                  if (message.keeps_content()) out.kept += chunk;
+                  return ops.write(file, as_bytes(chunk));
+                }));
+  return out;
+}
+
 // The durable order. At every step `guard` has the name to remove if the step fails.
 Status MaildirAgent::Impl::place(DurableMessage& message, const OpenMaildir& maildir, int file,
-                                 Unlinker& guard, const std::string& stored_name, MaildirQuota::Hold& hold) {
+                                 Unlinker& guard, const PlannedMessage& planned, MaildirQuota::Hold& hold) {
+  const std::string& name = planned.names.front().name;
   auto appear = [&]() -> Status {
-    TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
-    guard.moved_to(maildir.incoming.get(), stored_name);
+    TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), name));
+    guard.moved_to(maildir.incoming.get(), name);
     return {};
   };
-  TL_TRY(message.content(file));
+  TL_TRY(message.content(file, planned));
   TL_TRY(quota.place(hold, appear));
-  return message.entry(entry_in(maildir));
+  return message.entry(0, entry_in(maildir));
+}
+
+namespace {
+
+// The name is not in new/. False: the failure is added to the error.
+bool withdraw(DurableMessage& message, std::size_t index, Error& error) {
+  Status withdrawn = message.withdraw(index);
+  if (!withdrawn)
+    error.message += fmt::format("; a power cut may bring the undelivered message back ({})",
+                                 withdrawn.error().message);
+  return withdrawn.has_value();
+}
+
+}  // namespace
+
+// After a failure of content(), or later: removes the name that `guard` has, and withdraws the planned name.
+void MaildirAgent::Impl::take_back(DurableMessage& message, std::size_t index, Unlinker& guard,
+                                   MaildirQuota::Hold& hold, Error& error) {
+  if (Status removed = quota.take_back(hold, [&] { return guard.remove(); }); !removed)
+    error.message += fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
+  (void)withdraw(message, index, error);
 }
 
 Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path,
@@ -184,26 +229,25 @@ Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, con
   TL_TRY_ASSIGN(DetailFolders::Place at, open_place(handle, recipient));
   const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
+  const std::string header = delivery_header(envelope, recipient, {}, config.hostname, now);
+  std::unique_ptr<DurableMessage> message = durability->begin(
+      handle, {header.size() + body.size, !maildir.not_known.empty()});
   std::string unique = names.next(now);
   TL_TRY_ASSIGN(Fd file, create_in_tmp(maildir, unique));
   Unlinker guard(ops, maildir.tmp.get(), unique);
-  std::string header = delivery_header(envelope, recipient, {}, config.hostname, now);
-  TL_TRY_ASSIGN(StoredSize size, write_message(header, body, false, [&](std::string_view chunk) {
-                  return ops.write(file.get(), as_bytes(chunk));
-                }));
+  TL_TRY_ASSIGN(Written written, write_file(*message, file.get(), header, body));
+  const StoredSize& size = written.size;
   Hold hold;
   TL_TRY_ASSIGN(std::optional<DeliveryOutcome> full,
                 refuse_full(handle, at.path, recipient.user, size, hold));
   if (full) return *std::move(full);
-  std::string stored_name = mail::with_sizes(unique, size.bytes, size.crlf_bytes);
-  std::unique_ptr<DurableMessage> message = durability->begin(handle);
-  DeliveryOutcome outcome = delivered(recipient, at.path, stored_name, size, std::move(at.note));
-  Status placed = place(*message, maildir, file.get(), guard, stored_name, hold.kept);
+  const PlannedName name{at.path.maildir, at.path.folder,
+                         mail::with_sizes(unique, size.bytes, size.crlf_bytes)};
+  DeliveryOutcome outcome = delivered(recipient, at.path, name.name, size, std::move(at.note));
+  Status placed = place(*message, maildir, file.get(), guard, {written.kept, {&name, 1}}, hold.kept);
   if (!placed) {
     Error error = std::move(placed).error();
-    if (Status removed = quota.take_back(hold.kept, [&] { return guard.remove(); }); !removed)
-      error.message += fmt::format("; the undelivered file could not be removed ({})",
-                                   removed.error().message);
+    take_back(*message, 0, guard, hold.kept, error);
     return std::unexpected(std::move(error));
   }
   guard.keep();
@@ -231,50 +275,88 @@ struct MaildirAgent::Impl::Copy {
   std::optional<DeliveryOutcome> outcome{};  // set when this delivery has ended
   std::optional<DetailFolders::Place> at{};
   std::unique_ptr<Hold> hold = std::make_unique<Hold>();
+  std::size_t index = 0;            // of its planned name; valid without an outcome after take_rooms()
   std::optional<Unlinker> entry{};  // the name in new/; nullopt: not linked
+};
+
+// The file in the first recipient's tmp/.
+struct MaildirAgent::Impl::SharedFile {
+  std::unique_ptr<DurableMessage> message;
+  int directory;  // tmp/
+  std::string name;
+  Fd fd;
+  StoredSize size{};
+  std::vector<PlannedName> planned{};
 };
 
 // Writes the file durably into the first recipient's tmp/, then links it into each recipient's new/. After an
 // error the message is in no new/.
 Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope,
                                       const MessageBody& body, std::deque<Copy>& copies) {
-  auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.outcome; });
+  auto unended = [](const Copy& copy) { return !copy.outcome; };
+  const OpenMaildir& first = std::ranges::find_if(copies, unended)->at->maildir;
   WallTime now = clock.wall();
-  std::string name = names.next(now);
-  TL_TRY_ASSIGN(Fd file, create_in_tmp(first->at->maildir, name));
-  Unlinker guard(ops, first->at->maildir.tmp.get(), name);
-  auto append = [&](std::string_view chunk) { return ops.write(file.get(), as_bytes(chunk)); };
-  TL_TRY_ASSIGN(StoredSize size,
-                write_message(shared_header(envelope, config.hostname, now), body, false, append));
-  std::unique_ptr<DurableMessage> message = durability->begin(handle);
-  TL_TRY(message->content(file.get()));
-  for (auto copy = first; copy != copies.end(); ++copy)
-    if (!copy->outcome) link_copy(handle, envelope, body, *first, name, size, *copy);
-  sync_copies(handle, *message, size, copies);
+  const std::string header = shared_header(envelope, config.hostname, now);
+  const bool new_directories = std::ranges::any_of(
+      copies, [](const Copy& copy) { return !copy.outcome && !copy.at->maildir.not_known.empty(); });
+  SharedFile file{durability->begin(handle, {header.size() + body.size, new_directories}), first.tmp.get(),
+                  names.next(now), Fd{}};
+  TL_TRY_ASSIGN(file.fd, create_in_tmp(first, file.name));
+  Unlinker guard(ops, file.directory, file.name);
+  TL_TRY_ASSIGN(Written written, write_file(*file.message, file.fd.get(), header, body));
+  file.size = written.size;
+  take_rooms(handle, file, copies);
+  if (file.planned.empty()) return {};
+  TL_TRY(make_whole(file, written.kept));
+  for (Copy& copy : copies)
+    if (!copy.outcome) link_copy(handle, envelope, body, file, copy);
+  sync_copies(handle, file, copies);
   return {};
 }
 
+// Plans a name for each recipient who has room.
+void MaildirAgent::Impl::take_rooms(const SpoolHandle& handle, SharedFile& file, std::deque<Copy>& copies) {
+  for (Copy& copy : copies) {
+    if (copy.outcome) continue;
+    const MaildirPath& path = copy.at->path;
+    auto full = refuse_full(handle, path, copy.recipient->user, file.size, *copy.hold);
+    copy.outcome = full ? *std::move(full) : not_delivered(*copy.recipient, full.error());
+    if (copy.outcome) continue;
+    copy.index = file.planned.size();
+    file.planned.push_back(
+        {path.maildir, path.folder,
+         mail::with_sizes(names.next(clock.wall()), file.size.bytes, file.size.crlf_bytes)});
+  }
+}
+
+Status MaildirAgent::Impl::make_whole(SharedFile& file, const std::string& kept) {
+  Status whole = file.message->content(file.fd.get(), {kept, file.planned});
+  if (whole) return {};
+  Error error = std::move(whole).error();
+  for (std::size_t i = 0; i < file.planned.size(); ++i) (void)withdraw(*file.message, i, error);
+  return std::unexpected(std::move(error));
+}
+
 void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& envelope,
-                                   const MessageBody& body, const Copy& first, const std::string& name,
-                                   const StoredSize& size, Copy& copy) {
-  auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold);
-  copy.outcome = full ? *std::move(full) : not_delivered(*copy.recipient, full.error());
-  if (copy.outcome) return;
-  std::string stored_name = mail::with_sizes(names.next(clock.wall()), size.bytes, size.crlf_bytes);
+                                   const MessageBody& body, const SharedFile& file, Copy& copy) {
+  const std::string& name = file.planned[copy.index].name;
+  const int incoming = copy.at->maildir.incoming.get();
   auto appear = [&]() -> Status {
-    copy.entry.emplace(ops, copy.at->maildir.incoming.get(), stored_name);
-    Status linked = ops.link(first.at->maildir.tmp.get(), name, copy.at->maildir.incoming.get(), stored_name);
+    copy.entry.emplace(ops, incoming, name);
+    Status linked = ops.link(file.directory, file.name, incoming, name);
     if (!linked) copy.entry->keep(), copy.entry.reset();
     return linked;
   };
   Status placed = quota.place(copy.hold->kept, appear);
   if (placed) return;
+  Error error = std::move(placed).error();
   // Too many links, another file system or quota project, or a file system without links: store a separate
   // file.
-  bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV ||
-                    placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
-  if (!other_file) {
-    copy.outcome = not_delivered(*copy.recipient, placed.error());
+  const bool other_file = error.sys == EMLINK || error.sys == EXDEV || error.sys == EPERM ||
+                          error.sys == EOPNOTSUPP;
+  const bool withdrawn = withdraw(*file.message, copy.index, error);
+  if (!other_file || !withdrawn) {
+    copy.outcome = not_delivered(*copy.recipient, error);
     return;
   }
   copy.hold = std::make_unique<Hold>();
@@ -282,35 +364,33 @@ void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& en
   copy.outcome = stored ? *std::move(stored) : not_delivered(*copy.recipient, stored.error());
 }
 
-Status MaildirAgent::Impl::undo(Copy& copy) {
-  return quota.take_back(copy.hold->kept, [&] { return copy.entry->remove(); });
-}
-
 // Makes the entries in each new/ durable. The first commit of the file system's journal contains most of the
 // other entries too.
-void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, DurableMessage& message,
-                                     const StoredSize& size, std::deque<Copy>& copies) {
+void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, const SharedFile& file,
+                                     std::deque<Copy>& copies) {
   for (Copy& copy : copies) {
     if (!copy.entry) continue;
-    Status synced = message.entry(entry_in(copy.at->maildir));
+    Status synced = file.message->entry(copy.index, entry_in(copy.at->maildir));
     if (synced) {
-      copy.outcome = delivered(*copy.recipient, copy.at->path, copy.entry->name(), size,
+      copy.outcome = delivered(*copy.recipient, copy.at->path, copy.entry->name(), file.size,
                                std::move(copy.at->note));
       copy.entry->keep();
       if (!copy.at->maildir.not_known.empty()) tree.remember(handle, copy.at->path, copy.at->maildir);
       continue;
     }
     Error error = std::move(synced).error();
-    if (Status removed = undo(copy); !removed)
-      error.message += fmt::format("; the undelivered file could not be removed ({})",
-                                   removed.error().message);
+    take_back(*file.message, copy.index, *copy.entry, copy.hold->kept, error);
     copy.outcome = not_delivered(*copy.recipient, error);
   }
 }
 
 MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops,
                            const Clock& clock)
-    : impl_(std::make_unique<Impl>(std::move(config), spool, syncs, ops, clock)) {}
+    : MaildirAgent(config, spool, make_durability(config.durability, ops, syncs, config.may_write_data_first),
+                   ops, clock) {}
+MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, std::unique_ptr<Durability> durability,
+                           FileOps& ops, const Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(config), spool, std::move(durability), ops, clock)) {}
 MaildirAgent::~MaildirAgent() = default;
 
 Status MaildirAgent::check_owner(const User& user) const {

@@ -27,14 +27,24 @@ std::string_view to_string(DurabilityWay way) {
 
 namespace {
 
+// A message whose way keeps nothing beside the file and its names: there is nothing to take back.
+class OnlyFiles : public DurableMessage {
+ public:
+  bool may_be_unnamed() const override { return false; }
+  bool keeps_content() const override { return false; }
+  Status withdraw(std::size_t) override { return {}; }
+};
+
 // The sync of the directory commits the file's extents and its name, and flushes its data.
-class Fsynced final : public DurableMessage {
+class Fsynced final : public OnlyFiles {
  public:
   Fsynced(FileOps& ops, const SpoolHandle& spool, bool data_first)
       : ops_(ops), spool_(spool), data_first_(data_first) {}
 
-  Status content(int file) override { return data_first_ ? ops_.write_back(file) : ops_.sync_file(file); }
-  Status entry(const NewEntry& entry) override {
+  Status content(int file, const PlannedMessage&) override {
+    return data_first_ ? ops_.write_back(file) : ops_.sync_file(file);
+  }
+  Status entry(std::size_t, const NewEntry& entry) override {
     TL_TRY(ops_.sync_file(entry.directory));
     for (const Fd& directory : entry.above) TL_TRY(ops_.sync_file(directory.get()));
     return entry.above.empty() ? Status{} : ops_.sync_file(spool_.root.get());
@@ -54,7 +64,7 @@ class ByFsync final : public Durability {
   DurabilityWay way() const override {
     return may_write_data_first_ ? DurabilityWay::fsync : DurabilityWay::fsync_file;
   }
-  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) override {
+  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool, const MessagePlan&) override {
     return std::make_unique<Fsynced>(ops_, spool, may_write_data_first_ && may_write_data_first_(spool));
   }
 
@@ -63,14 +73,14 @@ class ByFsync final : public Durability {
   const DataFirstRule may_write_data_first_;
 };
 
-class GroupSynced final : public DurableMessage {
+class GroupSynced final : public OnlyFiles {
  public:
   GroupSynced(FileOps& ops, SyncGroup& syncs, const SpoolHandle& spool)
       : ops_(ops), syncs_(syncs), spool_(spool) {}
 
-  Status content(int file) override { return sync(file); }
+  Status content(int file, const PlannedMessage&) override { return sync(file); }
   // One syncfs covers every name, and every directory, that was made before it.
-  Status entry(const NewEntry& entry) override {
+  Status entry(std::size_t, const NewEntry& entry) override {
     if (!entries_) entries_ = sync(entry.directory);
     return *entries_;
   }
@@ -93,7 +103,7 @@ class ByGroupSync final : public Durability {
  public:
   ByGroupSync(FileOps& ops, SyncGroup& syncs) : ops_(ops), syncs_(syncs) {}
   DurabilityWay way() const override { return DurabilityWay::group_sync; }
-  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) override {
+  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool, const MessagePlan&) override {
     return std::make_unique<GroupSynced>(ops_, syncs_, spool);
   }
 

@@ -30,7 +30,7 @@ class DurabilityTest : public test::DirTest {
   Fd directory(const std::string& path) { return ops_.open_directory(handle_.root.get(), path).value(); }
   std::unique_ptr<DurableMessage> begin(DurabilityWay way) {
     durability_ = make_durability(way, ops_, syncs_, [this](const SpoolHandle&) { return data_first_; });
-    return durability_->begin(handle_);
+    return durability_->begin(handle_, {});
   }
 
   bool data_first_ = true;  // is allowed
@@ -39,6 +39,8 @@ class DurabilityTest : public test::DirTest {
   std::unique_ptr<Spool> spool_;
   SpoolHandle handle_;
   Fd file_, first_, second_;
+  const std::vector<PlannedName> names_{{"top/a", "", "1"}, {"top/b", "", "2"}};
+  const PlannedMessage planned_{{}, names_};
   std::vector<Fd> above_;
   std::unique_ptr<Durability> durability_;
 };
@@ -46,11 +48,11 @@ class DurabilityTest : public test::DirTest {
 TEST_F(DurabilityTest, FsyncWritesTheDataFirstAndSyncsEachDirectory) {
   auto message = begin(DurabilityWay::fsync);
   EXPECT_EQ(durability_->way(), DurabilityWay::fsync);
-  ASSERT_TRUE(message->content(file_.get()).has_value());
+  ASSERT_TRUE(message->content(file_.get(), planned_).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"write back /top/a/tmp/FILE"}));
   ops_.clear();
-  ASSERT_TRUE(message->entry({first_.get()}).has_value());
-  ASSERT_TRUE(message->entry({second_.get()}).has_value());
+  ASSERT_TRUE(message->entry(0, {first_.get()}).has_value());
+  ASSERT_TRUE(message->entry(1, {second_.get()}).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/new", "fsync /top/b/new"}));
 }
 
@@ -60,15 +62,15 @@ TEST_F(DurabilityTest, TheFileIsSyncedByItselfWhereDataFirstIsNotAllowed) {
     ops_.clear();
     auto message = begin(way);
     EXPECT_EQ(durability_->way(), way);
-    ASSERT_TRUE(message->content(file_.get()).has_value());
-    ASSERT_TRUE(message->entry({first_.get()}).has_value());
+    ASSERT_TRUE(message->content(file_.get(), planned_).has_value());
+    ASSERT_TRUE(message->entry(0, {first_.get()}).has_value());
     EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/tmp/FILE", "fsync /top/a/new"}));
   }
 }
 
 TEST_F(DurabilityTest, FsyncSyncsWhatWasMadeAboveUpToTheRoot) {
   auto message = begin(DurabilityWay::fsync);
-  ASSERT_TRUE(message->entry({first_.get(), above_}).has_value());
+  ASSERT_TRUE(message->entry(0, {first_.get(), above_}).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/new", "fsync /top/a", "fsync /top", "fsync "}));
 }
 
@@ -78,24 +80,24 @@ TEST_F(DurabilityTest, FsyncReportsEachFailureToItsEntry) {
     auto message = begin(DurabilityWay::fsync);
     ops_.clear();
     ops_.fail_at = step;
-    Status first = message->entry({first_.get(), above_});
+    Status first = message->entry(0, {first_.get(), above_});
     ASSERT_FALSE(first.has_value()) << step;
     EXPECT_EQ(first.error().sys, EIO);
     EXPECT_EQ(ops_.calls().size(), static_cast<std::size_t>(step) + 1);
-    EXPECT_TRUE(message->entry({second_.get()}).has_value());
+    EXPECT_TRUE(message->entry(1, {second_.get()}).has_value());
   }
   ops_.clear();
   ops_.fail_at = 0;
-  EXPECT_FALSE(begin(DurabilityWay::fsync)->content(file_.get()).has_value());
+  EXPECT_FALSE(begin(DurabilityWay::fsync)->content(file_.get(), planned_).has_value());
 }
 
 TEST_F(DurabilityTest, GroupSyncNeedsOneSyncfsForTheContentAndOneForAllEntries) {
   auto message = begin(DurabilityWay::group_sync);
   EXPECT_EQ(durability_->way(), DurabilityWay::group_sync);
-  ASSERT_TRUE(message->content(file_.get()).has_value());
+  ASSERT_TRUE(message->content(file_.get(), planned_).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"syncfs", "look"}));
-  ASSERT_TRUE(message->entry({first_.get(), above_}).has_value());
-  ASSERT_TRUE(message->entry({second_.get()}).has_value());
+  ASSERT_TRUE(message->entry(0, {first_.get(), above_}).has_value());
+  ASSERT_TRUE(message->entry(1, {second_.get()}).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"syncfs", "look", "syncfs", "look"}));
   EXPECT_EQ(syncs_.counters().rounds, 2u);
 }
@@ -107,12 +109,12 @@ TEST_F(DurabilityTest, AFailedGroupSyncIsTheFailureOfEveryEntry) {
     ops_.clear();
     ops_.fail_at = step;
     for (const Fd* directory : {&first_, &second_}) {
-      Status synced = message->entry({directory->get()});
+      Status synced = message->entry(0, {directory->get()});
       ASSERT_FALSE(synced.has_value()) << step;
       EXPECT_EQ(synced.error().sys, EIO);
     }
     ops_.clear();
-    EXPECT_FALSE(begin(DurabilityWay::group_sync)->content(file_.get()).has_value()) << step;
+    EXPECT_FALSE(begin(DurabilityWay::group_sync)->content(file_.get(), planned_).has_value()) << step;
     ops_.fail_at = -1;
   }
 }
@@ -120,10 +122,22 @@ TEST_F(DurabilityTest, AFailedGroupSyncIsTheFailureOfEveryEntry) {
 // A message's syncfs does not cover the names of the next message.
 TEST_F(DurabilityTest, EachMessageHasASyncfsOfItsOwn) {
   auto first = begin(DurabilityWay::group_sync);
-  ASSERT_TRUE(first->entry({first_.get()}).has_value());
-  auto second = durability_->begin(handle_);
-  ASSERT_TRUE(second->entry({first_.get()}).has_value());
+  ASSERT_TRUE(first->entry(0, {first_.get()}).has_value());
+  auto second = durability_->begin(handle_, {});
+  ASSERT_TRUE(second->entry(0, {first_.get()}).has_value());
   EXPECT_EQ(std::ranges::count(ops_.calls(), "syncfs"), 2);
+}
+
+// These ways keep nothing beside the file, so a removed name needs no system call.
+TEST_F(DurabilityTest, AWithdrawnNameNeedsNoCall) {
+  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::fsync_file, DurabilityWay::group_sync}) {
+    auto message = begin(way);
+    EXPECT_FALSE(message->keeps_content());
+    ASSERT_TRUE(message->content(file_.get(), planned_).has_value());
+    ops_.clear();
+    EXPECT_TRUE(message->withdraw(0).has_value());
+    EXPECT_EQ(ops_.calls(), Calls{});
+  }
 }
 
 TEST(DurabilityNames, AreParsed) {

@@ -58,6 +58,9 @@ struct MaildirConfig {
 class MaildirAgent {
  public:
   MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops, const Clock& clock);
+  // With another way than config.durability and config.may_write_data_first say.
+  MaildirAgent(MaildirConfig config, Spool& spool, std::unique_ptr<Durability> durability, FileOps& ops,
+               const Clock& clock);
   ~MaildirAgent();
   MaildirAgent(const MaildirAgent&) = delete;
   MaildirAgent& operator=(const MaildirAgent&) = delete;
