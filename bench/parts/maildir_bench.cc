@@ -1,7 +1,7 @@
-// maildir_bench DIRECTORY [seconds per cell] [message bytes]: the rate at which the built-in Maildir agent
-// makes messages durable, by durability and by number of parallel deliveries. Durabilities alternate within
-// each number of clients, in three rounds, so that a slow moment of the machine hits all of them. Prints the
-// median.
+// maildir_bench DIRECTORY [seconds per cell] [message bytes] [rounds]: the rate at which the built-in Maildir
+// agent makes messages durable, by durability and by number of parallel deliveries. "fsync, tmp/" is fsync
+// with a file that has a name in tmp/ from the start. Durabilities alternate within each number of clients,
+// in three rounds by default, so that a slow moment of the machine hits all of them. Prints the median.
 // DIRECTORY is used as the spool. Remove its contents afterwards. If started as root, the program runs as uid
 // 65534.
 #include <fmt/format.h>
@@ -25,7 +25,6 @@ using namespace twinloft::lmtpd;
 
 constexpr unsigned mail_uid = 65534;
 constexpr int users = 64;
-constexpr int rounds = 3;
 
 struct Cell {
   double messages_per_second = 0;
@@ -50,6 +49,42 @@ Recipient make_recipient(const std::string& spool, int number) {
   return r;
 }
 
+// "fsync" with files in tmp/.
+class NamedMessage final : public DurableMessage {
+ public:
+  explicit NamedMessage(std::unique_ptr<DurableMessage> inner) : inner_(std::move(inner)) {}
+  bool may_be_unnamed() const override { return false; }
+  bool keeps_content() const override { return inner_->keeps_content(); }
+  Status content(int file, const PlannedMessage& planned) override { return inner_->content(file, planned); }
+  Status entry(std::size_t index, const NewEntry& entry) override { return inner_->entry(index, entry); }
+  Status withdraw(std::size_t index) override { return inner_->withdraw(index); }
+
+ private:
+  const std::unique_ptr<DurableMessage> inner_;
+};
+
+class Named final : public Durability {
+ public:
+  explicit Named(std::unique_ptr<Durability> inner) : inner_(std::move(inner)) {}
+  DurabilityWay way() const override { return inner_->way(); }
+  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool, const MessagePlan& plan) override {
+    return std::make_unique<NamedMessage>(inner_->begin(spool, plan));
+  }
+
+ private:
+  const std::unique_ptr<Durability> inner_;
+};
+
+struct Measured {
+  const char* name;
+  DurabilityWay way;
+  bool in_tmp;
+};
+const Measured all_measured[] = {{"fsync-file", DurabilityWay::fsync_file, true},
+                                 {"fsync, tmp/", DurabilityWay::fsync, true},
+                                 {"fsync", DurabilityWay::fsync, false},
+                                 {"group-sync", DurabilityWay::group_sync, true}};
+
 class Bench {
  public:
   Bench(std::string root, double seconds, std::size_t bytes) : root_(std::move(root)), seconds_(seconds) {
@@ -58,9 +93,11 @@ class Bench {
     spool_ = Spool::create({root_, std::nullopt}, ops_).value();
   }
 
-  Cell run(DurabilityWay durability, int clients) {
+  Cell run(const Measured& measured, int clients) {
     SyncGroup syncs(ops_);
-    MaildirAgent agent({"bench.example.org", durability}, *spool_, syncs, ops_, clock_);
+    std::unique_ptr<Durability> durability = make_durability(measured.way, ops_, syncs);
+    if (measured.in_tmp) durability = std::make_unique<Named>(std::move(durability));
+    MaildirAgent agent({"bench.example.org"}, *spool_, std::move(durability), ops_, clock_);
     std::atomic<bool> stop{false};
     std::vector<std::vector<double>> latencies(static_cast<std::size_t>(clients));
     std::vector<std::thread> threads;
@@ -115,14 +152,14 @@ Cell median(std::vector<Cell> cells) {
   return cells[cells.size() / 2];
 }
 
-void print_row(Bench& bench, int clients) {
-  const DurabilityWay all[] = {DurabilityWay::fsync_file, DurabilityWay::fsync, DurabilityWay::group_sync};
-  std::vector<Cell> cells[std::size(all)];
+void print_row(Bench& bench, int clients, int rounds) {
+  constexpr std::size_t count = std::size(all_measured);
+  std::vector<Cell> cells[count];
   for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < std::size(all); ++i) cells[i].push_back(bench.run(all[i], clients));
-  for (std::size_t i = 0; i < std::size(all); ++i) {
+    for (std::size_t i = 0; i < count; ++i) cells[i].push_back(bench.run(all_measured[i], clients));
+  for (std::size_t i = 0; i < count; ++i) {
     Cell m = median(cells[i]);
-    fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", clients, to_string(all[i]),
+    fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", clients, all_measured[i].name,
                m.messages_per_second * 60, m.p50_us, m.p99_us);
   }
 }
@@ -131,7 +168,7 @@ void print_row(Bench& bench, int clients) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: maildir_bench DIRECTORY [seconds per cell] [message bytes]\n");
+    fmt::print(stderr, "usage: maildir_bench DIRECTORY [seconds per cell] [message bytes] [rounds]\n");
     return 64;
   }
   if (::geteuid() == 0) {
@@ -143,6 +180,7 @@ int main(int argc, char** argv) {
   }
   double seconds = argc > 2 ? std::atof(argv[2]) : 3;
   Bench bench(argv[1], seconds, argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 4096);
+  const int rounds = argc > 4 ? std::max(1, std::atoi(argv[4])) : 3;
   fmt::print("| clients | durability | messages/min | p50 us | p99 us |\n|---|---|---|---|---|\n");
-  for (int clients : {1, 4, 12, 32}) print_row(bench, clients);
+  for (int clients : {1, 4, 12, 32}) print_row(bench, clients, rounds);
 }

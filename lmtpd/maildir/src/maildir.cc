@@ -16,6 +16,7 @@
 #include "twinloft/lmtpd/maildir/headers.h"
 #include "twinloft/lmtpd/maildir/message_writer.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
+#include "twinloft/lmtpd/spool/unnamed_files.h"
 #include "twinloft/mail/maildir_name.h"
 
 namespace twinloft::lmtpd {
@@ -40,8 +41,9 @@ NewEntry entry_in(const OpenMaildir& maildir) {
   return {maildir.incoming.get(), maildir.not_known};
 }
 
-// Removes a file unless keep() was called. If the removal fails in tmp/, Maildir's 36 hours rule removes the
-// file. In new/ a reader would see the file, so remove() reports the failure.
+// Removes a file unless keep() was called, or it has no name yet (`dir` -1). If the removal fails in tmp/,
+// Maildir's 36 hours rule removes the file. In new/ a reader would see the file, so remove() reports the
+// failure.
 class Unlinker {
  public:
   Unlinker(FileOps& ops, int dir, std::string name) : ops_(ops), dir_(dir), name_(std::move(name)) {}
@@ -54,6 +56,7 @@ class Unlinker {
     dir_ = dir;
     name_ = std::move(name);
   }
+  bool has_name() const { return dir_ >= 0; }
   const std::string& name() const { return name_; }
   void keep() { dir_ = -1; }
   Status remove() {
@@ -83,6 +86,8 @@ struct MaildirAgent::Impl {
         asked(config.quota_service, config.quota.lease, k) {}
 
   Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
+  Result<Fd> create(const DurableMessage& message, const SpoolHandle& handle, const OpenMaildir& maildir,
+                    Unlinker& guard);
   // What the file holds now. `kept`: its bytes, if the way of durability asks for them.
   struct Written {
     StoredSize size;
@@ -101,8 +106,10 @@ struct MaildirAgent::Impl {
                          const StoredSize& size, Hold& hold);
   Result<std::optional<DeliveryOutcome>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
                                                      const User& user, const StoredSize& size, Hold& hold);
-  Status place(DurableMessage& message, const OpenMaildir& maildir, int file, Unlinker& guard,
-               const PlannedMessage& planned, MaildirQuota::Hold& hold);
+  Status appear(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
+                const std::string& name);
+  Status place(DurableMessage& message, const SpoolHandle& handle, const OpenMaildir& maildir, int file,
+               Unlinker& guard, const PlannedMessage& planned, MaildirQuota::Hold& hold);
   void take_back(DurableMessage& message, std::size_t index, Unlinker& guard, MaildirQuota::Hold& hold,
                  Error& error);
   DeliveryOutcome delivered(const Recipient& recipient, const MaildirPath& path, const std::string& name,
@@ -124,6 +131,7 @@ struct MaildirAgent::Impl {
   FileOps& ops;
   const Clock& clock;
   mail::MaildirNames names;
+  UnnamedFiles unnamed;
   MaildirTree tree;
   DetailFolders folders;
   MaildirQuota quota;
@@ -138,6 +146,18 @@ Result<Fd> MaildirAgent::Impl::create_in_tmp(const OpenMaildir& maildir, const s
   return std::unexpected(std::move(error));
 }
 
+// The file gets no name where that is possible, else guard's name in tmp/.
+Result<Fd> MaildirAgent::Impl::create(const DurableMessage& message, const SpoolHandle& handle,
+                                      const OpenMaildir& maildir, Unlinker& guard) {
+  if (message.may_be_unnamed() && unnamed.may_try(handle.device)) {
+    auto file = ops.create_unnamed(maildir.incoming.get());
+    if (file || !unnamed.give_up(handle.device, UnnamedStep::create, file.error())) return file;
+  }
+  TL_TRY_ASSIGN(Fd file, create_in_tmp(maildir, guard.name()));
+  guard.moved_to(maildir.tmp.get(), guard.name());
+  return file;
+}
+
 Result<MaildirAgent::Impl::Written> MaildirAgent::Impl::write_file(const DurableMessage& message, int file,
                                                                    const std::string& header,
                                                                    const MessageBody& body) {
@@ -150,17 +170,26 @@ Result<MaildirAgent::Impl::Written> MaildirAgent::Impl::write_file(const Durable
   return out;
 }
 
+// Gives the file its name in new/. A link that is not possible here fails this message only.
+Status MaildirAgent::Impl::appear(const SpoolHandle& handle, const OpenMaildir& maildir, int file,
+                                  Unlinker& guard, const std::string& name) {
+  const int incoming = maildir.incoming.get();
+  if (guard.has_name()) {
+    TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), incoming, name));
+  } else if (Status linked = ops.link_unnamed(file, incoming, name); !linked) {
+    (void)unnamed.give_up(handle.device, UnnamedStep::link, linked.error());
+    return linked;
+  }
+  guard.moved_to(incoming, name);
+  return {};
+}
+
 // The durable order. At every step `guard` has the name to remove if the step fails.
-Status MaildirAgent::Impl::place(DurableMessage& message, const OpenMaildir& maildir, int file,
-                                 Unlinker& guard, const PlannedMessage& planned, MaildirQuota::Hold& hold) {
-  const std::string& name = planned.names.front().name;
-  auto appear = [&]() -> Status {
-    TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), name));
-    guard.moved_to(maildir.incoming.get(), name);
-    return {};
-  };
+Status MaildirAgent::Impl::place(DurableMessage& message, const SpoolHandle& handle,
+                                 const OpenMaildir& maildir, int file, Unlinker& guard,
+                                 const PlannedMessage& planned, MaildirQuota::Hold& hold) {
   TL_TRY(message.content(file, planned));
-  TL_TRY(quota.place(hold, appear));
+  TL_TRY(quota.place(hold, [&] { return appear(handle, maildir, file, guard, planned.names.front().name); }));
   return message.entry(0, entry_in(maildir));
 }
 
@@ -233,8 +262,8 @@ Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, con
   std::unique_ptr<DurableMessage> message = durability->begin(
       handle, {header.size() + body.size, !maildir.not_known.empty()});
   std::string unique = names.next(now);
-  TL_TRY_ASSIGN(Fd file, create_in_tmp(maildir, unique));
-  Unlinker guard(ops, maildir.tmp.get(), unique);
+  Unlinker guard(ops, -1, unique);
+  TL_TRY_ASSIGN(Fd file, create(*message, handle, maildir, guard));
   TL_TRY_ASSIGN(Written written, write_file(*message, file.get(), header, body));
   const StoredSize& size = written.size;
   Hold hold;
@@ -244,7 +273,7 @@ Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, con
   const PlannedName name{at.path.maildir, at.path.folder,
                          mail::with_sizes(unique, size.bytes, size.crlf_bytes)};
   DeliveryOutcome outcome = delivered(recipient, at.path, name.name, size, std::move(at.note));
-  Status placed = place(*message, maildir, file.get(), guard, {written.kept, {&name, 1}}, hold.kept);
+  Status placed = place(*message, handle, maildir, file.get(), guard, {written.kept, {&name, 1}}, hold.kept);
   if (!placed) {
     Error error = std::move(placed).error();
     take_back(*message, 0, guard, hold.kept, error);

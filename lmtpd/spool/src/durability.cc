@@ -41,6 +41,8 @@ class Fsynced final : public OnlyFiles {
   Fsynced(FileOps& ops, const SpoolHandle& spool, bool data_first)
       : ops_(ops), spool_(spool), data_first_(data_first) {}
 
+  // With data first, the link that gives the file its name is behind the writeback, as a rename would be.
+  bool may_be_unnamed() const override { return data_first_; }
   Status content(int file, const PlannedMessage&) override {
     return data_first_ ? ops_.write_back(file) : ops_.sync_file(file);
   }

@@ -63,6 +63,12 @@ Result<Fd> OsFileOps::create_file(int dir, const std::string& path) {
   return fd;
 }
 
+Result<Fd> OsFileOps::create_unnamed(int dir) {
+  Fd fd(open_beneath(dir, ".", O_TMPFILE | O_WRONLY, 0600));
+  if (!fd) return fail_errno(errno, "create a file without a name");
+  return fd;
+}
+
 Status OsFileOps::write(int fd, ByteSpan data) {
   return write_all(fd, data);
 }
@@ -82,6 +88,16 @@ Status OsFileOps::rename(int from_dir, const std::string& from, int to_dir, cons
 Status OsFileOps::link(int from_dir, const std::string& from, int to_dir, const std::string& to) {
   if (::linkat(from_dir, from.c_str(), to_dir, to.c_str(), 0) == 0) return {};
   return fail_errno(errno, "link {} to {}", from, to);
+}
+
+// open(2), O_TMPFILE. AT_EMPTY_PATH without this link needs CAP_DAC_READ_SEARCH, or Linux 6.10.
+Status OsFileOps::link_unnamed(int file, int to_dir, const std::string& to) {
+  const std::string from = fmt::format("/proc/self/fd/{}", file);
+  if (::linkat(AT_FDCWD, from.c_str(), to_dir, to.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+  const int sys = errno;
+  if (sys == ENOENT && ::access("/proc/self/fd", F_OK) != 0)
+    return fail_errno(EOPNOTSUPP, "/proc/self/fd does not exist: link to {}", to);
+  return fail_errno(sys, "link to {}", to);
 }
 
 Status OsFileOps::replace(int dir, const std::string& from, const std::string& to) {

@@ -43,6 +43,11 @@ class MaildirFaultTest : public test::MaildirFixture {
 TEST_F(MaildirFaultTest, EveryFailingStepIsA451AndLeavesNothing) {
   fail_every_step(DurabilityWay::fsync, false);
 }
+TEST_F(MaildirFaultTest, AlsoWithDataFirst) {
+  data_first_ = true;
+  fail_every_step(DurabilityWay::fsync, false);
+  EXPECT_NE(ops_.at("link unnamed /example.org/ann/Maildir/new"), std::string::npos);
+}
 TEST_F(MaildirFaultTest, AlsoInANewMaildir) {
   fail_every_step(DurabilityWay::fsync, true);
 }

@@ -133,6 +133,17 @@ TEST_F(MaildirLinksTest, TheFileIsDurableFirstThenEveryEntry) {
                        "fsync " + bob + "/new", "fsync " + cay + "/new", "unlink " + ann + "/tmp/FILE"}));
 }
 
+// The names of a shared file are links, which need a first name.
+TEST_F(MaildirLinksTest, WithDataFirstTheSharedFileIsInTmp) {
+  data_first_ = true;
+  for (const Reply& reply : deliver_all()) EXPECT_EQ(reply.code, 250);
+  const std::string ann = "/example.org/ann/Maildir";
+  const std::size_t written = ops_.at("write back " + ann + "/tmp/FILE");
+  EXPECT_LT(written, ops_.at("link " + ann + "/tmp " + ann + "/new"));
+  EXPECT_EQ(ops_.at("create unnamed " + ann + "/new"), std::string::npos);
+  EXPECT_EQ(about(entries(0)[0]).st_nlink, 3u);
+}
+
 TEST_F(MaildirLinksTest, GroupSyncNeedsTwoForAll) {
   use_spool(dir_, DurabilityWay::group_sync);
   deliver_all();
@@ -158,6 +169,10 @@ TEST_F(MaildirLinksTest, EveryFailingStepIsA451ForThoseWhoHaveNothing) {
 }
 TEST_F(MaildirLinksTest, AlsoWithGroupSync) {
   fail_every_step(DurabilityWay::group_sync, false);
+}
+TEST_F(MaildirLinksTest, AlsoWithDataFirst) {
+  data_first_ = true;
+  fail_every_step(DurabilityWay::fsync, false);
 }
 TEST_F(MaildirLinksTest, AlsoWithQuota) {
   fail_every_step(DurabilityWay::fsync, true);

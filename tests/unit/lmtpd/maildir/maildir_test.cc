@@ -66,6 +66,62 @@ TEST_F(MaildirTest, SyncsFileThenRenamesThenSyncsTheEntry) {
                               "rename " + m + "/tmp " + m + "/new", "fsync " + m + "/new"}));
 }
 
+// With data first the file has no name until its data is on the disk.
+TEST_F(MaildirTest, WithDataFirstTheFileAppearsInNewByALink) {
+  data_first_ = true;
+  ASSERT_EQ(deliver().code, 250);
+  ops_.clear();
+  ASSERT_EQ(deliver().code, 250);
+  std::string m = "/example.org/ann/Maildir";
+  EXPECT_EQ(ops_.calls(), (std::vector<std::string>{
+                              "open root", "open " + m.substr(1) + "/tmp", "open " + m.substr(1) + "/new",
+                              "create unnamed " + m + "/new", "write", "write back " + m + "/new/FILE",
+                              "link unnamed " + m + "/new", "fsync " + m + "/new"}));
+  for (const std::string& name : test::list(maildir_ + "/new"))
+    EXPECT_TRUE(test::slurp(maildir_ + "/new/" + name).ends_with("Second\n")) << name;
+}
+
+TEST_F(MaildirTest, AFileSystemWithoutUnnamedFilesIsAskedOnce) {
+  data_first_ = true;
+  for (int error : {EOPNOTSUPP, EISDIR, EINVAL}) {
+    use_spool(dir_);
+    ops_.clear();
+    ops_.unnamed_error = error;
+    for (int i = 0; i < 2; ++i) ASSERT_EQ(deliver().code, 250) << detail_;
+    EXPECT_EQ(std::ranges::count(ops_.calls(), "create unnamed /example.org/ann/Maildir/new"), 1);
+    EXPECT_EQ(std::ranges::count(ops_.calls(), "write back /example.org/ann/Maildir/tmp/FILE"), 2);
+  }
+  EXPECT_EQ(test::list(maildir_ + "/new").size(), 6u);
+}
+
+// A security module may refuse the link, which shows only at the end of the first message.
+TEST_F(MaildirTest, AfterARefusedLinkTheNextMessageIsRenamed) {
+  data_first_ = true;
+  for (int error : {EOPNOTSUPP, EPERM, EACCES}) {
+    std::filesystem::remove_all(dir_ + "/example.org");
+    use_spool(dir_);
+    ops_.link_unnamed_error = error;
+    EXPECT_EQ(deliver().code, 451);
+    EXPECT_TRUE(test::list(maildir_ + "/new").empty());
+    EXPECT_EQ(deliver().code, 250) << detail_;
+    EXPECT_EQ(test::list(maildir_ + "/new").size(), 1u);
+  }
+}
+
+TEST_F(MaildirTest, AnUnnamedFileOnAFullDiskIs452AndIsTriedAgain) {
+  data_first_ = true;
+  ASSERT_EQ(deliver().code, 250);
+  for (int* error : {&ops_.unnamed_error, &ops_.link_unnamed_error}) {
+    *error = ENOSPC;
+    EXPECT_EQ(deliver().code, 452);
+    *error = 0;
+    ops_.clear();
+    EXPECT_EQ(deliver().code, 250) << detail_;
+    EXPECT_NE(ops_.at("link unnamed /example.org/ann/Maildir/new"), std::string::npos);
+  }
+  EXPECT_TRUE(test::list(maildir_ + "/tmp").empty());
+}
+
 TEST_F(MaildirTest, ANewMaildirHasEveryParentSyncedBeforeTheReply) {
   ASSERT_EQ(deliver().code, 250);
   std::size_t renamed = ops_.at("rename /example.org/ann/Maildir/tmp /example.org/ann/Maildir/new");

@@ -128,6 +128,15 @@ TEST_F(DurabilityTest, EachMessageHasASyncfsOfItsOwn) {
   EXPECT_EQ(std::ranges::count(ops_.calls(), "syncfs"), 2);
 }
 
+// Without data first, the file is synced by itself, and a file without a name is not measured.
+TEST_F(DurabilityTest, OnlyWithDataFirstMayTheFileBeWithoutAName) {
+  EXPECT_TRUE(begin(DurabilityWay::fsync)->may_be_unnamed());
+  EXPECT_FALSE(begin(DurabilityWay::fsync_file)->may_be_unnamed());
+  EXPECT_FALSE(begin(DurabilityWay::group_sync)->may_be_unnamed());
+  data_first_ = false;
+  EXPECT_FALSE(begin(DurabilityWay::fsync)->may_be_unnamed());
+}
+
 // These ways keep nothing beside the file, so a removed name needs no system call.
 TEST_F(DurabilityTest, AWithdrawnNameNeedsNoCall) {
   for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::fsync_file, DurabilityWay::group_sync}) {

@@ -17,6 +17,8 @@ class HeldOps : public FileOps {
   Result<Fd> open_root(const std::string&) override { return Fd(); }
   Result<Fd> open_directory(int, const std::string&) override { return Fd(); }
   Result<Fd> create_file(int, const std::string&) override { return Fd(); }
+  Result<Fd> create_unnamed(int) override { return Fd(); }
+  Status link_unnamed(int, int, const std::string&) override { return {}; }
   Status write(int, ByteSpan) override { return {}; }
   Status make_directory(int, const std::string&) override { return {}; }
   Status rename(int, const std::string&, int, const std::string&) override { return {}; }

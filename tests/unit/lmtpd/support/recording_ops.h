@@ -21,6 +21,8 @@ class RecordingOps : public FileOps {
   int fail_at = -1;
   int fail_with = EIO;
   int link_error = 0;                                  // the errno of every link
+  int unnamed_error = 0;                               // the errno of every create_unnamed()
+  int link_unnamed_error = 0;                          // the errno of every link_unnamed()
   std::function<void(const std::string&)> before;      // called before each step
   std::string forbidden;                               // a directory that cannot be opened
   std::function<void(const std::string&)> after_read;  // called with the file's name
@@ -39,6 +41,11 @@ class RecordingOps : public FileOps {
     TL_TRY(step("create " + name_of(dir) + "/FILE"));
     return os_.create_file(dir, path);
   }
+  Result<Fd> create_unnamed(int dir) override {
+    TL_TRY(step("create unnamed " + name_of(dir)));
+    if (unnamed_error != 0) return fail_errno(unnamed_error, "create unnamed");
+    return os_.create_unnamed(dir);
+  }
   Status write(int fd, ByteSpan data) override {
     TL_TRY(step("write"));
     return os_.write(fd, data);
@@ -55,6 +62,11 @@ class RecordingOps : public FileOps {
     TL_TRY(step("link " + name_of(from_dir) + " " + name_of(to_dir)));
     if (link_error != 0) return fail_errno(link_error, "link {}", to);
     return os_.link(from_dir, from, to_dir, to);
+  }
+  Status link_unnamed(int file, int to_dir, const std::string& to) override {
+    TL_TRY(step("link unnamed " + name_of(to_dir)));
+    if (link_unnamed_error != 0) return fail_errno(link_unnamed_error, "link {}", to);
+    return os_.link_unnamed(file, to_dir, to);
   }
   Status replace(int dir, const std::string& from, const std::string& to) override {
     TL_TRY(step("replace " + name_of(dir) + "/" + to));

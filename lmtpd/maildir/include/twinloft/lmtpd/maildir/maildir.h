@@ -1,7 +1,8 @@
 // The built-in Maildir agent: writes a message into a Maildir that Dovecot serves, durably.
 //
-// The order: the file in tmp/ becomes durable, is renamed into new/, and its entry and every new directory
-// become durable. Then the reply is 250. An earlier failure is 4xx, and leaves nothing behind.
+// The order: the file becomes durable without a name or in tmp/. Then the file appears in new/, and its entry
+// and every new directory become durable. Then the reply is 250. An earlier failure is 4xx, and leaves
+// nothing behind.
 //
 // Messages are stored with LF line ends, as by Dovecot's agents. A CR without LF is kept. File names are
 // `sec.M<usec>P<pid>Q<n>.<host>,S=<bytes>,W=<bytes>`: S is the size of the file, W its size with CRLF line

@@ -38,12 +38,18 @@ class FileOps {
   virtual Result<Fd> open_directory(int dir, const std::string& path) = 0;
   // Creates a file for writing (O_EXCL, mode 0600).
   virtual Result<Fd> create_file(int dir, const std::string& path) = 0;
+  // Creates a file without a name for writing, near the directory's entries (O_TMPFILE, mode 0600).
+  // EOPNOTSUPP, EISDIR: the file system has none.
+  virtual Result<Fd> create_unnamed(int dir) = 0;
   virtual Status write(int fd, ByteSpan data) = 0;
   virtual Status make_directory(int dir, const std::string& path) = 0;  // mode 0700; EEXIST is success
   // Renames. EEXIST: `to` exists, and is not replaced.
   virtual Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
   // Makes another name of the file. EEXIST: `to` exists, and is not replaced.
   virtual Status link(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
+  // Gives a file of create_unnamed() its name. EEXIST: `to` exists, and is not replaced. EOPNOTSUPP: /proc is
+  // not mounted.
+  virtual Status link_unnamed(int file, int to_dir, const std::string& to) = 0;
   // Renames, and replaces an existing `to`.
   virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
@@ -72,10 +78,12 @@ class OsFileOps final : public FileOps {
   Result<Fd> open_root(const std::string& path) override;
   Result<Fd> open_directory(int dir, const std::string& path) override;
   Result<Fd> create_file(int dir, const std::string& path) override;
+  Result<Fd> create_unnamed(int dir) override;
   Status write(int fd, ByteSpan data) override;
   Status make_directory(int dir, const std::string& path) override;
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
   Status link(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
+  Status link_unnamed(int file, int to_dir, const std::string& to) override;
   Status replace(int dir, const std::string& from, const std::string& to) override;
   Status unlink(int dir, const std::string& path) override;
   Result<bool> append(int dir, const std::string& path, ByteSpan data) override;
