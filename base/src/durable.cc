@@ -26,6 +26,15 @@ int remove_absent(int fd) {
   return result == 0 ? 0 : errno;
 }
 
+Status write_range(int fd, unsigned flags) {
+  int result;
+  do {
+    result = ::sync_file_range(fd, 0, 0, flags);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return fail_errno(errno, "sync_file_range");
+  return {};
+}
+
 }  // namespace
 
 Status check_not_failed(int fd) {
@@ -46,14 +55,12 @@ Status sync_durably(int fd) {
   return check_not_failed(fd);
 }
 
+Status start_write_back(int fd) {
+  return write_range(fd, SYNC_FILE_RANGE_WRITE);
+}
+
 Status write_back(int fd) {
-  constexpr unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  int result;
-  do {
-    result = ::sync_file_range(fd, 0, 0, all);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) return fail_errno(errno, "sync_file_range");
-  return {};
+  return write_range(fd, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
 }
 
 Status sync_file_system_durably(int fd) {

@@ -33,6 +33,8 @@ MadeDurable made_durable(DurabilityWay way) {
       return MadeDurable::fsync;
     case DurabilityWay::group_sync:
       return MadeDurable::group_sync;
+    case DurabilityWay::intake_log:
+      return MadeDurable::intake_log;
   }
   return MadeDurable::no;
 }
@@ -250,7 +252,7 @@ DeliveryOutcome MaildirAgent::Impl::delivered(const Recipient& recipient, const 
   return {
       Reply{250, "2.0.0", "Delivered"}, std::move(note),
       fmt::format("{}{}{}/new/{}", recipient.user.maildir, path.folder.empty() ? "" : "/", path.folder, name),
-      size.bytes, made_durable(durability->way())};
+      size.bytes};
 }
 
 Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
@@ -279,6 +281,7 @@ Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, con
     take_back(*message, 0, guard, hold.kept, error);
     return std::unexpected(std::move(error));
   }
+  outcome.durable = made_durable(message->way());
   guard.keep();
   if (!maildir.not_known.empty()) tree.remember(handle, at.path, maildir);
   return outcome;
@@ -403,6 +406,7 @@ void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, const SharedFile
     if (synced) {
       copy.outcome = delivered(*copy.recipient, copy.at->path, copy.entry->name(), file.size,
                                std::move(copy.at->note));
+      copy.outcome->durable = made_durable(file.message->way());
       copy.entry->keep();
       if (!copy.at->maildir.not_known.empty()) tree.remember(handle, copy.at->path, copy.at->maildir);
       continue;

@@ -10,6 +10,8 @@ std::string_view to_string(MadeDurable how) {
       return "fsync";
     case MadeDurable::group_sync:
       return "group-sync";
+    case MadeDurable::intake_log:
+      return "intake-log";
     case MadeDurable::after_agent:
       return "after-agent";
     case MadeDurable::by_agent:

@@ -9,7 +9,9 @@ Result<DurabilityWay> parse_durability(std::string_view text) {
   if (text == "fsync") return DurabilityWay::fsync;
   if (text == "fsync-file") return DurabilityWay::fsync_file;
   if (text == "group-sync") return DurabilityWay::group_sync;
-  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\", \"fsync-file\" or \"group-sync\"",
+  if (text == "intake-log") return DurabilityWay::intake_log;
+  return fail(Errc::invalid,
+              "unknown durability \"{}\": use \"fsync\", \"fsync-file\", \"group-sync\" or \"intake-log\"",
               text);
 }
 
@@ -21,6 +23,8 @@ std::string_view to_string(DurabilityWay way) {
       return "fsync-file";
     case DurabilityWay::group_sync:
       return "group-sync";
+    case DurabilityWay::intake_log:
+      return "intake-log";
   }
   return "unknown";
 }
@@ -40,6 +44,9 @@ class Fsynced final : public OnlyFiles {
  public:
   Fsynced(FileOps& ops, const SpoolHandle& spool, bool data_first)
       : ops_(ops), spool_(spool), data_first_(data_first) {}
+  DurabilityWay way() const override {
+    return data_first_ ? DurabilityWay::fsync : DurabilityWay::fsync_file;
+  }
 
   // With data first, the link that gives the file its name is behind the writeback, as a rename would be.
   bool may_be_unnamed() const override { return data_first_; }
@@ -79,6 +86,7 @@ class GroupSynced final : public OnlyFiles {
  public:
   GroupSynced(FileOps& ops, SyncGroup& syncs, const SpoolHandle& spool)
       : ops_(ops), syncs_(syncs), spool_(spool) {}
+  DurabilityWay way() const override { return DurabilityWay::group_sync; }
 
   Status content(int file, const PlannedMessage&) override { return sync(file); }
   // One syncfs covers every name, and every directory, that was made before it.
@@ -120,6 +128,7 @@ std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, Syn
                                             DataFirstRule may_write_data_first) {
   switch (way) {
     case DurabilityWay::fsync:
+    case DurabilityWay::intake_log:
       return std::make_unique<ByFsync>(ops, std::move(may_write_data_first));
     case DurabilityWay::fsync_file:
       return std::make_unique<ByFsync>(ops, nullptr);

@@ -179,6 +179,9 @@ Status OsFileOps::sync_file(int fd) {
 Status OsFileOps::write_back(int fd) {
   return twinloft::write_back(fd);
 }
+Status OsFileOps::start_write_back(int fd) {
+  return twinloft::start_write_back(fd);
+}
 Status OsFileOps::sync_file_system(int fd) {
   return sync_file_system_durably(fd);
 }

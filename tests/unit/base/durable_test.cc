@@ -21,6 +21,8 @@ TEST(Durable, AHealthyFileAndDirectory) {
   Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   Fd read_only(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Fd directory(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_TRUE(start_write_back(file.get()));
+  EXPECT_TRUE(write_back(file.get()));
   for (const Fd* fd : {&file, &read_only, &directory}) {
     EXPECT_TRUE(sync_durably(fd->get()));
     EXPECT_TRUE(sync_file_system_durably(fd->get()));
@@ -38,6 +40,8 @@ TEST(Durable, WhatTakesNoSyncIsAnError) {
   ASSERT_FALSE(synced);
   EXPECT_EQ(synced.error().sys, EINVAL);
   EXPECT_FALSE(sees_failure(out.get()));
+  EXPECT_EQ(start_write_back(out.get()).error().sys, ESPIPE);
+  EXPECT_EQ(write_back(out.get()).error().sys, ESPIPE);
   EXPECT_EQ(sync_durably(-1).error().sys, EBADF);
   EXPECT_EQ(check_not_failed(-1).error().sys, EBADF);
 }

@@ -17,6 +17,8 @@ Status sync_durably(int fd);
 // Writes the data of a file, and waits until the disk has taken it, perhaps into a volatile cache
 // (sync_file_range(2)). No check for a failed file system: a later sync_durably() has it.
 Status write_back(int fd);
+// Begins to write the data of a file, and does not wait for the disk. A later write_back() waits.
+Status start_write_back(int fd);
 
 // Makes everything on the file system of `fd` durable. Errors: as above. The check is that of
 // check_not_failed(), with its limits.

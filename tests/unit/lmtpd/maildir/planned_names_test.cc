@@ -26,6 +26,7 @@ struct Told {
 class ToldMessage final : public DurableMessage {
  public:
   explicit ToldMessage(Told& told) : told_(told) {}
+  DurabilityWay way() const override { return DurabilityWay::fsync; }
   bool may_be_unnamed() const override { return false; }
   bool keeps_content() const override { return told_.keeps; }
   Status content(int, const PlannedMessage& planned) override {

@@ -48,6 +48,7 @@ class DurabilityTest : public test::DirTest {
 TEST_F(DurabilityTest, FsyncWritesTheDataFirstAndSyncsEachDirectory) {
   auto message = begin(DurabilityWay::fsync);
   EXPECT_EQ(durability_->way(), DurabilityWay::fsync);
+  EXPECT_EQ(message->way(), DurabilityWay::fsync);
   ASSERT_TRUE(message->content(file_.get(), planned_).has_value());
   EXPECT_EQ(ops_.calls(), (Calls{"write back /top/a/tmp/FILE"}));
   ops_.clear();
@@ -62,6 +63,7 @@ TEST_F(DurabilityTest, TheFileIsSyncedByItselfWhereDataFirstIsNotAllowed) {
     ops_.clear();
     auto message = begin(way);
     EXPECT_EQ(durability_->way(), way);
+    EXPECT_EQ(message->way(), DurabilityWay::fsync_file);
     ASSERT_TRUE(message->content(file_.get(), planned_).has_value());
     ASSERT_TRUE(message->entry(0, {first_.get()}).has_value());
     EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/tmp/FILE", "fsync /top/a/new"}));
@@ -150,7 +152,8 @@ TEST_F(DurabilityTest, AWithdrawnNameNeedsNoCall) {
 }
 
 TEST(DurabilityNames, AreParsed) {
-  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::fsync_file, DurabilityWay::group_sync})
+  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::fsync_file, DurabilityWay::group_sync,
+                            DurabilityWay::intake_log})
     EXPECT_EQ(parse_durability(to_string(way)).value(), way);
   EXPECT_EQ(parse_durability("group-sync").value(), DurabilityWay::group_sync);
   EXPECT_FALSE(parse_durability("none").has_value());

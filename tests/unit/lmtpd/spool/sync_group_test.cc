@@ -31,6 +31,7 @@ class HeldOps : public FileOps {
   Status each_entry(int, const std::function<Status(const std::string&)>&) override { return {}; }
   Status sync_file(int) override { return {}; }
   Status write_back(int) override { return {}; }
+  Status start_write_back(int) override { return {}; }
   Status check_not_failed(int) override { return {}; }
   Status sync_file_system(int fd) override {
     int number = ++started;

@@ -108,6 +108,11 @@ class RecordingOps : public FileOps {
     TL_TRY(step("write back " + name.substr(0, name.rfind('/')) + "/FILE"));
     return os_.write_back(fd);
   }
+  Status start_write_back(int fd) override {
+    std::string name = name_of(fd);
+    TL_TRY(step("start write back " + name.substr(0, name.rfind('/')) + "/FILE"));
+    return os_.start_write_back(fd);
+  }
   Status sync_file_system(int fd) override {
     TL_TRY(step("syncfs"));
     return os_.sync_file_system(fd);

@@ -86,6 +86,7 @@ enum class MadeDurable {
   no,           // it is not delivered
   fsync,        // by syncs of its file and its directory
   group_sync,   // a syncfs that several deliveries share
+  intake_log,   // a write of the intake log that several deliveries share
   after_agent,  // likewise, after the agent has ended
   by_agent,     // the agent, whose section says that it syncs
   by_next_hop,  // the server that has accepted it

@@ -29,8 +29,9 @@ enum class DurabilityWay {
   fsync,       // the data first, then fsync of the directory, where data_first.h allows it; else fsync_file
   fsync_file,  // fsync of the file, fsync of the directory; the file system's journal groups concurrent ones
   group_sync,  // a syncfs for all files that wait, a syncfs for all directories that wait
+  intake_log,  // one write of a log for all messages that wait (lmtpd/intake); what it cannot take: fsync
 };
-// "fsync", "fsync-file", "group-sync"
+// "fsync", "fsync-file", "group-sync", "intake-log"
 Result<DurabilityWay> parse_durability(std::string_view text);
 std::string_view to_string(DurabilityWay way);
 
@@ -66,6 +67,8 @@ struct NewEntry {
 class DurableMessage {
  public:
   virtual ~DurableMessage() = default;
+  // The way that this message takes, after content().
+  virtual DurabilityWay way() const = 0;
   // The file may be without any name until content() has ended (O_TMPFILE).
   virtual bool may_be_unnamed() const = 0;
   // The caller keeps the bytes that it writes, and passes them to content().
@@ -91,7 +94,8 @@ class Durability {
   virtual std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool, const MessagePlan& plan) = 0;
 };
 
-// The references outlive it. may_write_data_first: for `fsync` only.
+// The references outlive it. may_write_data_first: for `fsync` only. For `intake_log` this is the way of the
+// messages that the log cannot take.
 std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs,
                                             DataFirstRule may_write_data_first = data_first_by_kernel());
 

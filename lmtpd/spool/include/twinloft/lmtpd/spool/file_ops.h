@@ -69,6 +69,8 @@ class FileOps {
   // Writes the file's data, and waits until the disk has taken it, perhaps into a volatile cache
   // (sync_file_range(2) with all three flags).
   virtual Status write_back(int fd) = 0;
+  // Begins that, and does not wait.
+  virtual Status start_write_back(int fd) = 0;
   virtual Status sync_file_system(int fd) = 0;  // syncfs
   virtual Status check_not_failed(int fd) = 0;  // fd: of a file or directory that this process may write to
 };
@@ -92,6 +94,7 @@ class OsFileOps final : public FileOps {
   Status each_entry(int dir, const std::function<Status(const std::string&)>& see) override;
   Status sync_file(int fd) override;
   Status write_back(int fd) override;
+  Status start_write_back(int fd) override;
   Status sync_file_system(int fd) override;
   Status check_not_failed(int fd) override;
 };
