@@ -5,7 +5,7 @@
 
 Classes by their data members, with their functions. Functions by their lines. Counted from the text, by braces.
 A declaration of several members counts each name. A nested class counts separately. PATH: the folders to read;
-default: base, argv, spool-state, lmtpd, spool-milter, spool-repl and bench.
+default: base, argv, spool-state, intake-log, lmtpd, spool-milter, spool-repl and bench.
 """
 import argparse
 import os
@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tidy  # noqa: E402
 
-FOLDERS = ["base", "argv", "spool-state", "lmtpd", "spool-milter", "spool-repl", "bench"]
+FOLDERS = ["base", "argv", "spool-state", "intake-log", "lmtpd", "spool-milter", "spool-repl", "bench"]
 CLASS = re.compile(r"\b(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?([\w:]+)(?:\s+final)?\s*(?::[^:{;][^{;]*)?\{")
 NO_MEMBER = re.compile(r"^(?:using|typedef|friend|template|enum|static_assert|public|private|protected|class|struct|static|operator)\b")
 NAME = re.compile(r"(~?\w+|operator\s*\S+)\s*$")

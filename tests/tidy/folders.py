@@ -11,9 +11,9 @@ import re
 # a part also links the neighbouring parts.
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
-    "lmtpd/app": ["base", "argv", "mail", "spool-state", LMTPD],
+    "lmtpd/app": ["base", "argv", "intake-log", "mail", "spool-state", LMTPD],
     "spool-milter/app": ["base", "spool-milter/core", LMTPD],
-    "spool-repl/ctl": ["base", "mail", REPL],
+    "spool-repl/ctl": ["base", "intake-log", "mail", REPL],
     "bench/filter": [],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/support": ["base"],
@@ -21,12 +21,13 @@ WITHOUT_LIBRARY = {
     "tests/unit/argv": ["base", "argv", "lmtpd/config"],
     "tests/unit/mail": ["mail"],
     "tests/unit/spool-state": ["spool-state"],
+    "tests/unit/intake-log": ["base", "intake-log"],
     "tests/unit/spool-milter": ["base", "spool-milter/core", LMTPD],
-    "tests/unit/lmtpd": ["base", "argv", "mail", "spool-state", LMTPD],
-    "tests/unit/spool-repl": ["base", "mail", "spool-state", REPL],
+    "tests/unit/lmtpd": ["base", "argv", "intake-log", "mail", "spool-state", LMTPD],
+    "tests/unit/spool-repl": ["base", "intake-log", "mail", "spool-state", REPL],
     "tests/unit/mailbench": ["base", "bench/mailbench"],
     "tests/sim": ["base", REPL],
-    "tests/fuzz": ["base", "argv", "mail", "spool-milter/core", "bench/mailbench", LMTPD, REPL],
+    "tests/fuzz": ["base", "argv", "intake-log", "mail", "spool-milter/core", "bench/mailbench", LMTPD, REPL],
     "tests/e2e": ["base", "argv", "bench/mailbench", LMTPD, REPL],
 }
 # The project's headers that are not installed, for a library that is installed alone.

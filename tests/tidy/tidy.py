@@ -19,7 +19,7 @@ from folders import Folders
 # --- Tables -----------------------------------------------------------------------------------------------------------
 
 # Folders whose public headers have another path.
-HEADER_FOLDERS = {"mailbench": "bench/mailbench"}
+HEADER_FOLDERS = {"mailbench": "bench/mailbench", "intake_log": "intake-log"}
 
 # Programs outside of the project, which include installed headers.
 OUTSIDE = ["tests/e2e/argv_install"]
