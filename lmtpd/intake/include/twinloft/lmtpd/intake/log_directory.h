@@ -21,18 +21,15 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/ids.h"
 #include "twinloft/base/result.h"
+#include "twinloft/intake_log/place.h"
 
 namespace twinloft::lmtpd {
 
 inline constexpr const char* log_directory_name = ".twinloft-intake";
-inline constexpr std::size_t log_block_bytes = 4096;  // the alignment of offsets, sizes and memory
+inline constexpr std::size_t log_block_bytes = intake_log::block_bytes;  // the alignment of offsets, sizes
+                                                                         // and memory
 
-struct LogShape {
-  std::uint64_t segment_bytes = 0;  // a multiple of log_block_bytes
-  std::uint32_t segments = 0;
-  std::uint64_t bytes() const { return segment_bytes * segments; }
-  bool operator==(const LogShape&) const = default;
-};
+using intake_log::LogShape;
 // The shape of a log of this size, rounded up to whole blocks in each segment.
 LogShape log_shape_of(std::uint64_t bytes);
 

@@ -7,18 +7,12 @@
 #include <cstdint>
 #include <string>
 
-#include "twinloft/base/ids.h"
 #include "twinloft/base/result.h"
+#include "twinloft/intake_log/place.h"
 
 namespace twinloft::lmtpd {
 
-// A mount differs from every other one in at least one of these.
-struct MountInstance {
-  Uuid boot_id;                   // /proc/sys/kernel/random/boot_id
-  std::uint64_t diskseq = 0;      // counts the devices of this boot (ioctl_blk(2), BLKGETDISKSEQ)
-  std::uint64_t sysfs_inode = 0;  // of /sys/fs/TYPE/DEVICE, a directory that each mount gets anew
-  bool operator==(const MountInstance&) const = default;
-};
+using intake_log::MountInstance;
 
 // device: st_dev of a file on the file system. sys, proc: where these file systems are mounted, for tests.
 // Errors: Errc::unavailable for a file system that the kernel does not show there, so that a remount could
