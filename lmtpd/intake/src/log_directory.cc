@@ -22,7 +22,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr const char* lock_name = "lock";
 constexpr const char* mark_attribute = "user.twinloft.intake.mark";
 constexpr const char* failure_attribute = "user.twinloft.intake.failed";
 constexpr std::uint32_t segments_usual = 8;
@@ -32,9 +31,6 @@ constexpr std::size_t failure_bytes_max = 128;  // beside the mark in the same b
 constexpr std::size_t identity_bytes_max = 8192;
 constexpr std::size_t chunk_bytes = 1u << 20;
 
-std::string segment_name(std::uint32_t number) {
-  return fmt::format("segment-{:02}", number);
-}
 std::string shown(std::string_view name) {
   return fmt::format("{}/{}", log_directory_name, name);
 }
@@ -92,8 +88,8 @@ Result<std::string> describe(const Uuid& incarnation, int directory, const LogSh
   TL_TRY_ASSIGN(struct statx found, about(directory, ""));
   out += identity_line("directory", found);
   for (std::uint32_t i = 0; i < segments.size(); ++i) {
-    TL_TRY_ASSIGN(found, about(segments[i].get(), segment_name(i)));
-    out += identity_line(segment_name(i), found);
+    TL_TRY_ASSIGN(found, about(segments[i].get(), log_segment_name(i)));
+    out += identity_line(log_segment_name(i), found);
   }
   return out;
 }
@@ -120,7 +116,7 @@ Result<std::optional<std::vector<std::byte>>> get_attribute(int fd, const char* 
 Result<std::string> read_lock_file(int fd) {
   std::string out(identity_bytes_max, '\0');
   ssize_t n = ::pread(fd, out.data(), out.size(), 0);
-  if (n < 0) return fail_errno(errno, "read {}", shown(lock_name));
+  if (n < 0) return fail_errno(errno, "read {}", shown(log_lock_name));
   out.resize(static_cast<std::size_t>(n));
   return out;
 }
@@ -132,14 +128,14 @@ Result<bool> take_lock(int fd) {
   } while (result != 0 && errno == EINTR);
   if (result == 0) return true;
   if (errno == EWOULDBLOCK) return false;
-  return fail_errno(errno, "lock {}", shown(lock_name));
+  return fail_errno(errno, "lock {}", shown(log_lock_name));
 }
 
 // ---- create
 
 // Fully written: a write into unwritten extents would need a commit of the file system each time.
 Result<Fd> make_segment(int directory, std::uint32_t number, std::uint64_t bytes) {
-  const std::string name = segment_name(number);
+  const std::string name = log_segment_name(number);
   Fd out = open_in(directory, name, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (!out) return fail_errno(errno, "create {}", shown(name));
   if (int error = ::posix_fallocate(out.get(), 0, static_cast<off_t>(bytes)); error != 0)
@@ -161,24 +157,24 @@ Result<Fd> make_directory(int root) {
 // An empty `lock` is what a create() leaves that was interrupted. No program has used its segments.
 Result<Fd> begin_create(int directory) {
   bool fresh = true;
-  Fd lock = open_in(directory, lock_name, O_RDWR | O_CREAT | O_EXCL, 0600);
+  Fd lock = open_in(directory, log_lock_name, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (!lock && errno == EEXIST) {
     fresh = false;
-    lock = open_in(directory, lock_name, O_RDWR);
+    lock = open_in(directory, log_lock_name, O_RDWR);
   }
-  if (!lock) return fail_errno(errno, "open {}", shown(lock_name));
+  if (!lock) return fail_errno(errno, "open {}", shown(log_lock_name));
   TL_TRY_ASSIGN(bool mine, take_lock(lock.get()));
   if (!mine) return fail(Errc::conflict, "{} is in use by another process", log_directory_name);
   TL_TRY_ASSIGN(std::string identity, read_lock_file(lock.get()));
   if (!identity.empty()) return fail(Errc::conflict, "{} has a log already", log_directory_name);
   TL_TRY(sync_durably(directory));
   for (std::uint32_t i = 0; i < segments_max; ++i) {
-    const std::string name = segment_name(i);
+    const std::string name = log_segment_name(i);
     if (fresh && ::faccessat(directory, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
       return fail(Errc::conflict,
                   "{} exists, but its log has no file \"{}\": keep the directory as it is, "
                   "and set it aside",
-                  shown(name), lock_name);
+                  shown(name), log_lock_name);
     if (!fresh && ::unlinkat(directory, name.c_str(), 0) != 0 && errno != ENOENT)
       return fail_errno(errno, "remove {}", shown(name));
   }
@@ -191,6 +187,10 @@ Status write_identity(int lock, const std::string& identity) {
 }
 
 }  // namespace
+
+std::string log_segment_name(std::uint32_t number) {
+  return fmt::format("segment-{:02}", number);
+}
 
 LogShape log_shape_of(std::uint64_t bytes) {
   const std::uint64_t each = (bytes + segments_usual - 1) / segments_usual;
@@ -240,13 +240,13 @@ namespace {
 Result<Uuid> incarnation_in(std::string_view identity) {
   constexpr std::string_view word = "\nincarnation ";
   std::size_t at = identity.find(word);
-  if (at == identity.npos) return fail(Errc::corrupt, "{} names no incarnation", shown(lock_name));
+  if (at == identity.npos) return fail(Errc::corrupt, "{} names no incarnation", shown(log_lock_name));
   identity.remove_prefix(at + word.size());
   return Uuid::parse(identity.substr(0, identity.find('\n')));
 }
 
 Result<Fd> open_segment(int directory, std::uint32_t number, std::uint64_t& bytes) {
-  const std::string name = segment_name(number);
+  const std::string name = log_segment_name(number);
   Fd out = open_in(directory, name, O_RDWR | O_DIRECT | O_DSYNC | O_NONBLOCK);
   if (!out && errno == ENOENT) return out;
   if (!out && errno == EINVAL)
@@ -266,9 +266,9 @@ Result<Fd> open_segment(int directory, std::uint32_t number, std::uint64_t& byte
 Result<LogDirectory> LogDirectory::open(int root) {
   LogDirectory out;
   TL_TRY_ASSIGN(out.directory_, open_directory(root));
-  out.lock_ = open_in(out.directory_.get(), lock_name, O_RDWR | O_NONBLOCK);
+  out.lock_ = open_in(out.directory_.get(), log_lock_name, O_RDWR | O_NONBLOCK);
   if (!out.lock_ && errno == ENOENT) return fail(Errc::not_found, "{} has no log", log_directory_name);
-  if (!out.lock_) return fail_errno(errno, "open {}", shown(lock_name));
+  if (!out.lock_) return fail_errno(errno, "open {}", shown(log_lock_name));
   TL_TRY_ASSIGN(std::string identity, read_lock_file(out.lock_.get()));
   if (identity.empty())
     return fail(Errc::not_found, "{} is not finished: its creation was interrupted", log_directory_name);
@@ -284,7 +284,7 @@ Result<LogDirectory> LogDirectory::open(int root) {
   if (observed != identity)
     return fail(Errc::corrupt,
                 "{} is a copy, or parts of it were replaced: {} describes other files than those beside it",
-                log_directory_name, shown(lock_name));
+                log_directory_name, shown(log_lock_name));
   TL_TRY_ASSIGN(struct statx found, about(out.directory_.get(), ""));
   TL_TRY_ASSIGN(std::optional<LogPlace> place, find_log(root));
   if (!place || place->inode != found.stx_ino)
@@ -303,8 +303,10 @@ Status LogDirectory::read(std::uint32_t segment, std::uint64_t offset, MutableBy
     ssize_t n = ::pread(segments_[segment].get(), out.data() + done, out.size() - done,
                         static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno(errno, "read {} at byte {}", shown(segment_name(segment)), offset + done);
-    if (n == 0) return fail(Errc::corrupt, "{} ends at byte {}", shown(segment_name(segment)), offset + done);
+    if (n < 0)
+      return fail_errno(errno, "read {} at byte {}", shown(log_segment_name(segment)), offset + done);
+    if (n == 0)
+      return fail(Errc::corrupt, "{} ends at byte {}", shown(log_segment_name(segment)), offset + done);
     done += static_cast<std::size_t>(n);
   }
   return {};
@@ -345,10 +347,10 @@ Status LogDirectory::append(std::uint32_t segment, std::uint64_t offset, ByteSpa
   do {
     n = ::pwrite(segments_[segment].get(), group.data(), group.size(), static_cast<off_t>(offset));
   } while (n < 0 && errno == EINTR);
-  if (n < 0) return fail_errno(errno, "write to {}", shown(segment_name(segment)));
+  if (n < 0) return fail_errno(errno, "write to {}", shown(log_segment_name(segment)));
   if (static_cast<std::size_t>(n) != group.size())
     return fail_errno(EIO, "write of {} bytes to {}: only {} were written", group.size(),
-                      shown(segment_name(segment)), n);
+                      shown(log_segment_name(segment)), n);
   return {};
 }
 
