@@ -54,7 +54,6 @@ class NamedMessage final : public DurableMessage {
  public:
   explicit NamedMessage(std::unique_ptr<DurableMessage> inner) : inner_(std::move(inner)) {}
   DurabilityWay way() const override { return inner_->way(); }
-  DurabilityWay way() const override { return inner_->way(); }
   bool may_be_unnamed() const override { return false; }
   bool keeps_content() const override { return inner_->keeps_content(); }
   Status content(int file, const PlannedMessage& planned) override { return inner_->content(file, planned); }
