@@ -26,8 +26,8 @@
 namespace twinloft::lmtpd {
 
 inline constexpr const char* log_directory_name = ".twinloft-intake";
-inline constexpr const char* log_lock_name = "lock";  // a file in the directory
-std::string log_segment_name(std::uint32_t number);   // "segment-00"
+inline constexpr const char* log_lock_name = "lock";                     // a file in the directory
+std::string log_segment_name(std::uint32_t number);                      // "segment-00"
 inline constexpr std::size_t log_block_bytes = intake_log::block_bytes;  // the alignment of offsets, sizes
                                                                          // and memory
 
