@@ -146,11 +146,23 @@ class Scanner {
       end_number_ = highest;
       end_entry_ = torn.first_entry;
       out.end = torn.at;
-      if (first != groups.begin()) newest_ = &*(first - 1);
+      TL_TRY(find_before(first));
       if (newest_ && newest_->number + 1 == highest) out.end = end_of(shape_, newest_->at, newest_->bytes);
     }
     out.next_group = end_number_;
     out.next_entry = end_entry_;
+    return {};
+  }
+
+  // The newest group before the torn one. An earlier write of the same number may have been torn too, and lie
+  // elsewhere.
+  Status find_before(Place torn) {
+    const auto& groups = headers_.groups;
+    if (torn == groups.begin()) return {};
+    const Place last = torn - 1;
+    const Place first = std::ranges::lower_bound(groups, last->number, {}, &GroupHeader::number);
+    TL_TRY_ASSIGN(newest_, whole_one(first, torn));
+    if (!newest_) newest_ = &*last;
     return {};
   }
 

@@ -16,7 +16,7 @@ WITHOUT_LIBRARY = {
     "spool-repl/ctl": ["base", "intake-log", "mail", REPL],
     "bench/filter": [],
     "bench/parts": ["base", "argv", LMTPD, REPL],
-    "tests/unit/support": ["base"],
+    "tests/unit/support": ["base", "intake-log"],
     "tests/unit/base": ["base"],
     "tests/unit/argv": ["base", "argv", "lmtpd/config"],
     "tests/unit/mail": ["mail"],
