@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "twinloft/intake_log/decide.h"
 #include "twinloft/lmtpd/intake/mailbox.h"
 #include "twinloft/lmtpd/intake/stuck.h"
 
@@ -28,6 +29,12 @@ Status check_name(const std::string& name) {
                     name.find('/') == name.npos && name.find('\0') == name.npos;
   if (good) return {};
   return fail(Errc::denied, "\"{}\" is not the name of a message", name);
+}
+
+// Content is compared later, and changes nothing but the report.
+Fate fate_of(const intake_log::Decision& decision) {
+  if (decision.verdict == intake_log::Verdict::deliver) return Fate::missing;
+  return decision.why == intake_log::Why::taken_away ? Fate::gone : Fate::present;
 }
 
 // The disk cannot take the copy in stuck/ either.
@@ -71,7 +78,9 @@ void Placing::look() {
     auto mailbox = Mailbox::open(config_.root, first.maildir, first.folder, ops_);
     for (std::size_t i : indices) {
       const bool found = mailbox && mailbox->find(entries_[i].name).value_or(std::nullopt);
-      outcomes_[i].fate = found ? Fate::present : entries_[i].settled ? Fate::gone : Fate::missing;
+      outcomes_[i].fate = fate_of(intake_log::decide(
+          {.settled = entries_[i].settled,
+           .presence = found ? intake_log::Presence::same : intake_log::Presence::absent}));
     }
   });
 }
