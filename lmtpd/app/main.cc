@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "check_config.h"
+#include "replay.h"
 #include "serve.h"
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/config/check_command.h"
@@ -29,6 +30,8 @@ constexpr const char* usage_text =
     "error\n"
     "       lmtpd check-config [--config FILE]  show errors of the configuration; exit 0 or 78\n"
     "       lmtpd user ADDRESS [--config FILE]  show the user of an address; exit 0 if mail is accepted\n"
+    "       lmtpd replay [--create | --retire | --set-aside] [--spool DIR] [--json] [--config FILE]\n"
+    "                                           place what a crash has left in the spool's intake log\n"
     "       lmtpd check-command TEMPLATE [name=value ...]\n"
     "                                           show the words of an expanded command template, as JSON\n"
     "       lmtpd COMMAND --help                help for one command\n"
@@ -61,6 +64,7 @@ constexpr Subcommand subcommands[] = {
      "Exit codes: 0 mail is accepted, 67 no such user, or the user is disabled, 64 not an address,\n"
      "75 mail would be deferred, 78 the configuration is wrong.\n",
      "ADDRESS"},
+    {"replay", replay_help},
     {"check-command", nullptr},
 };
 constexpr Program program{"lmtpd", usage_text, subcommands, "serve"};
@@ -69,7 +73,14 @@ constexpr Program program{"lmtpd", usage_text, subcommands, "serve"};
 int run(std::span<const std::string> args) {
   if (!args.empty() && args.front() == "check-command")
     return check_command(args.subspan(1), std::cout, std::cerr);
-  auto line = read_command_line(program, args, TWINLOFT_VERSION);
+  ReplayWords words;
+  words.rest.assign(args.begin(), args.end());
+  if (!args.empty() && args.front() == "replay") {
+    auto read = read_replay_words(args);
+    if (!read) return usage_error(program, read.error().message);
+    words = *std::move(read);
+  }
+  auto line = read_command_line(program, words.rest, TWINLOFT_VERSION);
   if (!line) return line.error();
   if (line->command == "serve")
     return supervise(line->file, {.name = "lmtpd",
@@ -78,6 +89,7 @@ int run(std::span<const std::string> args) {
                                   .load = load_config,
                                   .serve = serve});
   log_set_program("");
+  if (line->command == "replay") return replay(line->file, words, std::cout, std::cerr);
   if (line->command == "user") return show_user(line->file, line->argument, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
   return usage_error(program, "check-command must be the first word");
