@@ -16,6 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "twinloft/lmtpd/intake/intake.h"
+#include "twinloft/lmtpd/intake/log_directory.h"
+#include "twinloft/lmtpd/intake/upkeep.h"
 #include "twinloft/lmtpd/maildir/maildir.h"
 
 namespace {
@@ -84,7 +87,8 @@ struct Measured {
 const Measured all_measured[] = {{"fsync-file", DurabilityWay::fsync_file, true},
                                  {"fsync, tmp/", DurabilityWay::fsync, true},
                                  {"fsync", DurabilityWay::fsync, false},
-                                 {"group-sync", DurabilityWay::group_sync, true}};
+                                 {"group-sync", DurabilityWay::group_sync, true},
+                                 {"intake-log", DurabilityWay::intake_log, false}};
 
 class Bench {
  public:
@@ -98,6 +102,7 @@ class Bench {
     SyncGroup syncs(ops_);
     std::unique_ptr<Durability> durability = make_durability(measured.way, ops_, syncs);
     if (measured.in_tmp) durability = std::make_unique<Named>(std::move(durability));
+    if (measured.way == DurabilityWay::intake_log) durability = with_log(std::move(durability));
     MaildirAgent agent({"bench.example.org"}, *spool_, std::move(durability), ops_, clock_);
     std::atomic<bool> stop{false};
     std::vector<std::vector<double>> latencies(static_cast<std::size_t>(clients));
@@ -113,6 +118,18 @@ class Bench {
   }
 
  private:
+  // The log is made when it is missing. The thread that opens it begins at the first message.
+  std::unique_ptr<Durability> with_log(std::unique_ptr<Durability> by_files) {
+    SpoolHandle handle = spool_->open().value();
+    if (!find_log(handle.root.get()).value())
+      if (Status made = create_log(handle.root.get(), IntakeSettings{}.log_bytes, random_); !made)
+        fmt::print(stderr, "{}\n", made.error().message), std::exit(1);
+    auto out = std::make_unique<Intake>(IntakeSettings{}, std::move(by_files), ops_, clock_);
+    (void)out->begin(handle, {});
+    ::usleep(500'000);
+    return out;
+  }
+
   void client(MaildirAgent& agent, int number, const std::atomic<bool>& stop, std::vector<double>& out) {
     Envelope envelope;
     envelope.id = "bench";
@@ -141,6 +158,7 @@ class Bench {
 
   OsFileOps ops_;
   OsClock clock_;
+  OsRandom random_;
   std::string root_;
   double seconds_;
   MessageBody body_;

@@ -209,8 +209,15 @@ std::vector<Helper> helpers_of(Parts& parts) {
   return out;
 }
 
-Ordered orders_of(Server& server) {
-  return {[&server] { server.drain(); }, [&server] { server.stop(); },
+// The intake log is for the process that takes over, or empty after the last one.
+void leave_log(Parts& parts) {
+  if (parts.delivery) parts.delivery->leave_intake_log();
+}
+
+Ordered orders_of(Parts& parts) {
+  Server& server = *parts.server;
+  return {[&parts, &server] { leave_log(parts), server.drain(); },
+          [&parts, &server] { leave_log(parts), server.stop(); },
           [&server] {
             log_warning("asked again to stop: deliveries in flight are aborted");
             server.abort();
@@ -220,7 +227,7 @@ Ordered orders_of(Server& server) {
 
 RunEnd run(Parts& parts, const Control& control) {
   std::thread listening([&parts, &control] {
-    obey_supervisor(control, orders_of(*parts.server), helpers_of(parts), parts.aborted, parts.clock);
+    obey_supervisor(control, orders_of(parts), helpers_of(parts), parts.aborted, parts.clock);
   });
   RunEnd end = parts.server->run();
   (void)::shutdown(control.channel(), SHUT_RD);

@@ -296,6 +296,36 @@ void read_homes(const TomlTable& t, RunAsRules& rules) {
       t.error("homes", fmt::format("\"{}\": expected absolute paths without \"..\"", directory));
 }
 
+// A message fits into half of a segment and of a group, so that messages waiting for the same write share it.
+void read_intake(const TomlTable& t, IntakeSettings& out) {
+  t.size("intake_log_size", 4u << 20, 16ull << 30, out.log_bytes);
+  t.size("intake_log_message_size", 0, 1u << 30, out.message_bytes_max);
+  t.duration("intake_log_checkpoint", out.checkpoint);
+  const std::uint64_t most = std::min<std::uint64_t>(out.log_bytes / 16, 2u << 20);
+  if (out.message_bytes_max > most)
+    t.error("intake_log_message_size",
+            fmt::format("is {} bytes: expected at most {}: a sixteenth of intake_log_size, and up to 2MiB",
+                        out.message_bytes_max, most));
+}
+
+void read_maildir(const TomlTable& t, DeliveryConfig& delivery) {
+  MaildirConfig& out = delivery.maildir;
+  t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links",
+           "delivered_to_check", "intake_log_size", "intake_log_message_size", "intake_log_checkpoint"});
+  t.flag("delivered_to_check", out.delivered_to_check);
+  t.flag("hard_links", out.hard_links);
+  std::string durability;
+  t.text("durability", durability);
+  if (!durability.empty()) {
+    if (auto parsed = parse_durability(durability))
+      out.durability = *parsed;
+    else
+      t.error("durability", parsed.error().message);
+  }
+  read_intake(t, delivery.intake);
+  read_folders(t, out.folders);
+}
+
 void read_delivery(const TomlTable& top, Config& config) {
   RunAsRules& run_as = config.spawner.run_as;
   run_as.homes.clear();
@@ -314,19 +344,7 @@ void read_delivery(const TomlTable& top, Config& config) {
   }
   if (const toml::table* raw = top.child("maildir")) {
     TomlTable t(top.problems(), *raw, "maildir");
-    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links",
-             "delivered_to_check"});
-    t.flag("delivered_to_check", config.delivery.maildir.delivered_to_check);
-    t.flag("hard_links", config.delivery.maildir.hard_links);
-    std::string durability;
-    t.text("durability", durability);
-    if (!durability.empty()) {
-      if (auto parsed = parse_durability(durability))
-        config.delivery.maildir.durability = *parsed;
-      else
-        t.error("durability", parsed.error().message);
-    }
-    read_folders(t, config.delivery.maildir.folders);
+    read_maildir(t, config.delivery);
   }
 }
 

@@ -21,6 +21,9 @@ class Ignored {
     if (config_.agents.empty())
       keys("delivery", {"memory", "temporary", "runs", "uid_min", "gid_min", "homes"},
            "there is no [agent.NAME]");
+    if (config_.delivery.maildir.durability != DurabilityWay::intake_log)
+      keys("maildir", {"intake_log_size", "intake_log_message_size", "intake_log_checkpoint"},
+           "durability is not \"intake-log\"");
     if (!config_.delivers_here())
       for (const char* section : {"delivery", "maildir", "quota"})
         if (root_.contains(section)) say(section, "there is no [spool]: all mail goes to next hops");

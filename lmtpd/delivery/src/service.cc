@@ -9,6 +9,7 @@
 #include "twinloft/lmtpd/agents/agent_refusal.h"
 #include "twinloft/lmtpd/delivery/delivery_lines.h"
 #include "twinloft/lmtpd/delivery/spool_mailboxes.h"
+#include "twinloft/lmtpd/intake/intake.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
 #include "twinloft/lmtpd/proto/path.h"
 #include "twinloft/lmtpd/sieve/lmtp_name.h"
@@ -31,6 +32,18 @@ std::string name_of_agent(const DeliveryConfig& config, const User& user) {
   return user.next_hop.empty() ? agent_of(config, user) : "next hop " + user.next_hop;
 }
 
+// The way of the built-in agent. intake: set if this is the log.
+std::unique_ptr<Durability> way_of(const DeliveryConfig& config, FileOps& ops, SyncGroup& syncs,
+                                   const Clock& clock, Intake*& intake) {
+  const MaildirConfig& maildir = config.maildir;
+  auto way = make_durability(maildir.durability, ops, syncs, maildir.may_write_data_first);
+  if (maildir.durability != DurabilityWay::intake_log) return way;
+  auto log = std::make_unique<Intake>(config.intake, std::move(way), ops, clock,
+                                      maildir.may_write_data_first);
+  intake = log.get();
+  return log;
+}
+
 }  // namespace
 
 struct DeliveryService::Impl {
@@ -42,7 +55,7 @@ struct DeliveryService::Impl {
         spool(std::move(s)),
         syncs(ops),
         writes(*spool, syncs),
-        maildir(config.maildir, *spool, syncs, ops, clock),
+        maildir(config.maildir, *spool, way_of(config, ops, syncs, clock, intake), ops, clock),
         mailboxes(config, *spool, maildir),
         refusals(sp ? sp->agents() : std::vector<AgentSpec>()) {
     if (spawner)
@@ -69,6 +82,7 @@ struct DeliveryService::Impl {
   std::unique_ptr<Spool> spool;
   SyncGroup syncs;
   ForeignWrites writes;
+  Intake* intake = nullptr;  // of the agent below; null: another way
   MaildirAgent maildir;
   SpoolMailboxes mailboxes;
   std::unique_ptr<ExternalAgents> external;
@@ -194,6 +208,10 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
     out.shared = {"agent " + agent, impl_->spawner->agents()[*index].deliveries_max, "agents",
                   impl_->spawner->runs_max()};
   return out;
+}
+
+void DeliveryService::leave_intake_log() {
+  if (impl_->intake) impl_->intake->leave();
 }
 
 ForeignWrites& DeliveryService::foreign_writes() {

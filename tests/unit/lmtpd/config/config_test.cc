@@ -241,7 +241,24 @@ TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
             "t.toml:11: limits.mesage_size: unknown key; did you mean \"message_size\"?");
   EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
             "t.toml:11: maildir.zzzzzz: unknown key; known here: durability, detail_folders, "
-            "folder_separator, folders_max, subscribe, hard_links, delivered_to_check");
+            "folder_separator, folders_max, subscribe, hard_links, delivered_to_check, intake_log_size, "
+            "intake_log_message_size, intake_log_checkpoint");
+}
+
+TEST(Config, TheIntakeLog) {
+  auto config = parse_config("t.toml", minimal_then("[maildir]\ndurability = \"intake-log\"\n"));
+  ASSERT_TRUE(config.has_value()) << config.error().message;
+  EXPECT_EQ(config->delivery.maildir.durability, DurabilityWay::intake_log);
+  EXPECT_EQ(config->delivery.intake.log_bytes, 64u << 20);
+  EXPECT_EQ(config->delivery.intake.message_bytes_max, 256u << 10);
+  EXPECT_EQ(config->delivery.intake.checkpoint, 5s);
+  config = parse_config("t.toml", minimal_then("[maildir]\ndurability = \"intake-log\"\nintake_log_size = "
+                                               "\"32MiB\"\nintake_log_message_size = \"2MiB\"\n"
+                                               "intake_log_checkpoint = \"2s\"\n"));
+  ASSERT_TRUE(config.has_value()) << config.error().message;
+  EXPECT_EQ(config->delivery.intake.log_bytes, 32u << 20);
+  EXPECT_EQ(config->delivery.intake.message_bytes_max, 2u << 20);
+  EXPECT_EQ(config->delivery.intake.checkpoint, 2s);
 }
 
 TEST(Config, FoldersByDetail) {
@@ -483,6 +500,10 @@ const Wrong wrong[] = {
     {"[limits]\nmessage_size = \"10 MiB\"\n", "limits.message_size: \"10 MiB\" is not a size: expected"},
     {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},
     {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
+    {"[maildir]\nintake_log_size = \"1MiB\"\n", "maildir.intake_log_size: expected 4194304 to "},
+    {"[maildir]\nintake_log_size = \"8MiB\"\nintake_log_message_size = \"1MiB\"\n",
+     "maildir.intake_log_message_size: is 1048576 bytes: expected at most 524288: a sixteenth of "},
+    {"[maildir]\nintake_log_checkpoint = \"0s\"\n", "maildir.intake_log_checkpoint: must be above 0"},
     {"[maildir]\ndetail_folders = \"maybe\"\n",
      "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
     {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n",

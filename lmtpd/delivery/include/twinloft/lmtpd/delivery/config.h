@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "twinloft/lmtpd/agents/external.h"
+#include "twinloft/lmtpd/intake/settings.h"
 #include "twinloft/lmtpd/maildir/maildir.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/sieve/script_rule.h"
@@ -31,6 +32,7 @@ struct DeliveryConfig {
   std::uint32_t per_user_max = 10;        // simultaneous deliveries to a user; further deliveries wait
   SpoolConfig spool;
   MaildirConfig maildir;    // its hostname is set from the one above
+  IntakeSettings intake{};  // for DurabilityWay::intake_log
   ExternalConfig external;  // its hostname too
   SieveConfig sieve;
 };

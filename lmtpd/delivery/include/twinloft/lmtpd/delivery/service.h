@@ -39,6 +39,10 @@ class DeliveryService final : public Deliverer {
   // service.
   ForeignWrites& foreign_writes();
 
+  // Gives up the intake log, if there is one, and leaves it empty. Another process may use it then. Later
+  // messages are delivered without it. Does not block.
+  void leave_intake_log();
+
   // Checks that the spool can be opened now, for check-config, the start and health checks.
   Status check_spool();
 

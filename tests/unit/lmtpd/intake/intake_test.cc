@@ -1,0 +1,329 @@
+#include "twinloft/lmtpd/intake/intake.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <thread>
+
+#include "../support/loop_mount.h"
+#include "../support/maildir_fixture.h"
+#include "fake_log.h"
+#include "twinloft/lmtpd/intake/log_directory.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+using Op = test::FaultyLogFiles::Op;
+using Names = std::set<std::string>;
+using namespace std::chrono_literals;
+
+const MountInstance this_mount{test::log_incarnation, 7, 11};
+const MountInstance other_mount{test::log_incarnation, 7, 12};
+
+// A spool with a log, and an agent whose messages go into it.
+class IntakeTest : public test::MaildirFixture {
+ protected:
+  void SetUp() override {
+    MaildirFixture::SetUp();
+    data_first_ = true;
+    make_log(dir_);
+    environment_.mount = [](std::uint64_t) -> Result<MountInstance> { return this_mount; };
+    environment_.files = [this](LogDirectory& files) {
+      auto out = std::make_unique<test::FaultyDirectory>(files);
+      files_ = out.get();
+      return out;
+    };
+    environment_.retry = Duration::zero();
+    settings_.checkpoint = 1h;
+    start();
+  }
+  void TearDown() override { agent_.reset(); }
+
+  static void make_log(const std::string& root) {
+    Fd fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    Status made = LogDirectory::create(fd.get(), log_shape_of(4u << 20), test::log_incarnation,
+                                       intake_log::Mark(test::log_incarnation).encode());
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+  }
+  DataFirstRule rule() {
+    return [this](const SpoolHandle&) { return data_first_; };
+  }
+  std::unique_ptr<MaildirAgent> make_agent(Intake*& intake) {
+    auto by_files = make_durability(DurabilityWay::fsync, ops_, *syncs_, rule());
+    auto way = std::make_unique<Intake>(settings_, std::move(by_files), ops_, clock_, rule(), environment_);
+    intake = way.get();
+    return std::make_unique<MaildirAgent>(MaildirConfig{"mail.example.org"}, *spool_, std::move(way), ops_,
+                                          clock_);
+  }
+  void start() {
+    agent_.reset();
+    agent_ = make_agent(intake_);
+  }
+  // Delivers until a message goes by this way.
+  void deliver_until(MadeDurable way) {
+    do {
+      ASSERT_EQ(deliver().code, 250) << detail_;
+      std::this_thread::sleep_for(1ms);
+    } while (outcome_.durable != way);
+  }
+  void open_log() { deliver_until(MadeDurable::intake_log); }
+
+  Result<LogDirectory> look() {
+    Fd root(::open(spool_->root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return LogDirectory::open(root.get());
+  }
+  // What a replay on a fresh mount would deliver: what no new/ has.
+  Names replayed() {
+    LogDirectory log = look().value();
+    Names out = test::replay_of(log.read_segments().value(), log.read_mark().value(), log.incarnation());
+    for (const std::string& name : test::list(maildir_ + "/new")) out.erase(name);
+    return out;
+  }
+  // No process has the log, and it is empty.
+  bool is_left_empty() {
+    auto log = look();
+    if (!log || !log->lock().value()) return false;
+    auto chain = test::chain_of(log->read_segments().value(), log->incarnation());
+    return !chain.empty() && chain.back().header.retired == chain.back().header.end_entry();
+  }
+  void wait_until(const std::function<bool()>& done) {
+    while (!done()) std::this_thread::sleep_for(2ms);
+  }
+
+  IntakeSettings settings_;
+  IntakeEnvironment environment_;
+  std::atomic<test::FaultyDirectory*> files_ = nullptr;
+  Intake* intake_ = nullptr;
+};
+
+TEST_F(IntakeTest, ALoggedMessageWaitsForNoSync) {
+  open_log();
+  ops_.clear();
+  files_.load()->clear();
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::intake_log);
+  EXPECT_EQ(files_.load()->calls(), (std::vector<std::string>{"append", "mark"}));
+  for (const std::string& call : ops_.calls()) EXPECT_EQ(call.find("sync"), std::string::npos) << call;
+  EXPECT_TRUE(std::filesystem::exists(outcome_.path));
+  EXPECT_EQ(replayed(), Names{});
+}
+
+TEST_F(IntakeTest, WhatTheLogCannotTakeIsSynced) {
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync) << "the log is not open yet, and the Maildir is new";
+  open_log();
+  MessageBody large = test::in_memory(test::small_message + std::string(settings_.message_bytes_max, 'x'));
+  ASSERT_EQ(deliver(large).code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  recipient_ = test::make_recipient(dir_ + "/example.org/bob");
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync) << "its directories are new";
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::intake_log);
+}
+
+// Each failure of a file operation ends in 451, and neither the Maildir nor a replay has the message.
+TEST_F(IntakeTest, AFailedStepLeavesNothingToReplay) {
+  open_log();
+  int steps = 0;
+  for (;; ++steps) {
+    const auto before = test::list(maildir_ + "/new").size();
+    ops_.clear();
+    ops_.fail_at = steps;
+    const int code = deliver().code;
+    ops_.fail_at = -1;
+    if (code == 250) break;
+    EXPECT_EQ(code, 451) << steps;
+    EXPECT_EQ(test::list(maildir_ + "/new").size(), before) << steps << " " << detail_;
+    EXPECT_EQ(replayed(), Names{}) << steps << " " << detail_;
+  }
+  EXPECT_GE(steps, 6) << "open, create, write, start of writeback, writeback, link";
+  EXPECT_EQ(outcome_.durable, MadeDurable::intake_log) << "such failures do not end the log";
+}
+
+TEST_F(IntakeTest, AfterAFailedAppendTheMessageIsSynced) {
+  open_log();
+  files_.load()->fail(Op::append);
+  ASSERT_EQ(deliver().code, 250) << detail_;
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  wait_until([&] { return look()->failure().value().has_value(); });
+  deliver_until(MadeDurable::fsync);
+  start();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(deliver().code, 250);
+    ASSERT_EQ(outcome_.durable, MadeDurable::fsync) << "another process does not use it either";
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+// The message may come back by a replay. It is not lost, and the log line says so.
+TEST_F(IntakeTest, WhenTheSyncFailsTooTheReplyIs451) {
+  open_log();
+  ops_.clear();
+  files_.load()->fail(Op::append);
+  ops_.before = [this](const std::string& call) {
+    if (call.starts_with("fsync")) ops_.fail_at = static_cast<int>(ops_.calls().size()) - 1;
+  };
+  EXPECT_EQ(deliver().code, 451);
+  EXPECT_NE(detail_.find("the intake log may have it"), std::string::npos) << detail_;
+}
+
+TEST_F(IntakeTest, AfterAFailedMarkTheMessageIsTakenBack) {
+  open_log();
+  const auto before = test::list(maildir_ + "/new").size();
+  files_.load()->fail(Op::mark);
+  EXPECT_EQ(deliver().code, 451);
+  EXPECT_EQ(test::list(maildir_ + "/new").size(), before);
+  EXPECT_EQ(replayed(), Names{});
+  deliver_until(MadeDurable::fsync);
+}
+
+TEST_F(IntakeTest, AFailedCheckpointEndsTheLog) {
+  settings_.checkpoint = 5ms;
+  start();
+  open_log();
+  files_.load()->fail(Op::sync);
+  deliver_until(MadeDurable::intake_log);
+  wait_until([&] { return look()->failure().value().has_value(); });
+  deliver_until(MadeDurable::fsync);
+  EXPECT_EQ(replayed(), Names{});
+}
+
+TEST_F(IntakeTest, AfterACheckpointNothingIsNeeded) {
+  settings_.checkpoint = 5ms;
+  start();
+  open_log();
+  wait_until([&] {
+    LogDirectory log = look().value();
+    auto chain = test::chain_of(log.read_segments().value(), log.incarnation());
+    return chain.size() == 1 && chain[0].header.retired == chain[0].header.end_entry();
+  });
+}
+
+// ---- who has the log, and when
+
+TEST_F(IntakeTest, AnIdleLogIsClosedAndEmpty) {
+  environment_.idle = 20ms;
+  start();
+  open_log();
+  wait_until([&] { return is_left_empty(); });
+  open_log();
+}
+
+TEST_F(IntakeTest, AProcessThatLeavesGivesTheLogToTheNext) {
+  open_log();
+  Intake* next_intake = nullptr;
+  std::unique_ptr<MaildirAgent> next = make_agent(next_intake);
+  auto deliver_by_next = [&] {
+    auto handle = spool_->open();
+    return next->deliver(*handle, test::make_envelope(), recipient_, test::in_memory(test::small_message));
+  };
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(deliver_by_next().durable, MadeDurable::fsync);
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::intake_log);
+  intake_->leave();
+  while (deliver_by_next().durable != MadeDurable::intake_log) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  next.reset();
+  EXPECT_TRUE(is_left_empty());
+}
+
+// A delivery in the log is settled by the log before another process may drop what is not settled.
+TEST_F(IntakeTest, TheLogIsNotLeftDuringADelivery) {
+  open_log();
+  test::FaultyDirectory& files = *files_;
+  files.hold(Op::mark);
+  std::thread delivery([this] { EXPECT_EQ(deliver().code, 250); });
+  files.wait_for_held(1);
+  intake_->leave();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(look()->lock().value());
+  files.release();
+  delivery.join();
+  EXPECT_EQ(outcome_.durable, MadeDurable::intake_log);
+  wait_until([&] { return is_left_empty(); });
+}
+
+// The entry of a message that was appended and not acknowledged.
+void leave_unsettled(const std::string& root, const MountInstance& mount) {
+  Fd fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  auto log = OpenLog::open(fd.get(), mount, nullptr);
+  ASSERT_TRUE(log.has_value()) << log.error().message;
+  const PlannedName name{"example.org/ann/Maildir", "", "lost"};
+  auto appended = (*log)->log().append({"Subject: lost\n\n", {&name, 1}});
+  ASSERT_TRUE(appended && appended->durable);
+}
+
+TEST_F(IntakeTest, OnTheSameMountUnsettledEntriesAreDropped) {
+  leave_unsettled(dir_, this_mount);
+  EXPECT_EQ(replayed(), Names{"lost"});
+  open_log();
+  EXPECT_EQ(replayed(), Names{});
+}
+
+TEST_F(IntakeTest, OnAnotherMountUnsettledEntriesWaitForReplay) {
+  leave_unsettled(dir_, other_mount);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(deliver().code, 250);
+    ASSERT_EQ(outcome_.durable, MadeDurable::fsync);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(replayed(), Names{"lost"});
+}
+
+TEST_F(IntakeTest, ALogThatWasReplacedIsNotUsed) {
+  open_log();
+  std::filesystem::rename(dir_ + "/" + log_directory_name, dir_ + "/aside");
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  make_log(dir_);
+  open_log();
+  EXPECT_EQ(replayed(), Names{});
+}
+
+TEST_F(IntakeTest, WithoutALogOrWithoutDataFirstMessagesAreSynced) {
+  std::filesystem::rename(dir_ + "/" + log_directory_name, dir_ + "/aside");
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(deliver().code, 250);
+    EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  }
+  std::filesystem::rename(dir_ + "/aside", dir_ + "/" + log_directory_name);
+  data_first_ = false;
+  start();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(deliver().code, 250);
+    EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+// A real file system: an idle log does not keep it mounted, and the next mount is another instance.
+TEST_F(IntakeTest, AnIdleSpoolCanBeUnmounted) {
+  ASSERT_TRUE(test::is_root() || ::getuid() == 0);
+  agent_.reset();
+  become_root();
+  for (const char* type : {"ext4", "xfs"}) {
+    test::LoopMount mount(path(type), type, 320);
+    give_to_mail_user(mount.path());
+    become_mail_user();
+    make_log(mount.path());
+    use_spool(mount.path());
+    data_first_ = true;
+    environment_.mount = intake_environment().mount;
+    environment_.idle = 20ms;
+    agent_ = make_agent(intake_);
+    open_log();
+    become_root();
+    wait_until([&] { return mount.unmount(); });
+    mount.mount();
+    become_mail_user();
+    open_log();
+    agent_.reset();
+    become_root();
+  }
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
