@@ -20,6 +20,8 @@
 
 namespace twinloft::lmtpd::test {
 
+using FileNames = std::set<std::string>;
+
 inline const Uuid log_incarnation = Uuid::parse("5a64ab35-4699-4b8c-8bd4-683fee16b378").value();
 
 // The newest groups of a log that are needed, in their order.

@@ -10,8 +10,8 @@ namespace twinloft::lmtpd {
 namespace {
 
 using test::FakeLogFiles;
-using Op = FakeLogFiles::Op;
-using Names = std::set<std::string>;
+using test::FileNames;
+using LogOp = test::FaultyLogFiles::Op;
 
 class IntakeLogTest : public ::testing::Test {
  protected:
@@ -40,11 +40,11 @@ class IntakeLogTest : public ::testing::Test {
 TEST_F(IntakeLogTest, AMessageIsThereOnceItIsAppendedAndUntilItIsSettled) {
   EXPECT_EQ(put("one"), 0u);
   EXPECT_EQ(put("two"), 1u);
-  EXPECT_EQ(files_.replayed(), (Names{"one", "two"}));
+  EXPECT_EQ(files_.replayed(), (FileNames{"one", "two"}));
   ASSERT_TRUE(log_.settle(1).has_value());
-  EXPECT_EQ(files_.replayed(), Names{"one"});
+  EXPECT_EQ(files_.replayed(), FileNames{"one"});
   ASSERT_TRUE(log_.settle(0).has_value());
-  EXPECT_EQ(files_.replayed(), Names{});
+  EXPECT_EQ(files_.replayed(), FileNames{});
   EXPECT_EQ(files_.count("sync"), 0u) << "no delivery waits for a sync";
 }
 
@@ -55,7 +55,7 @@ TEST_F(IntakeLogTest, EachNameIsAnEntryOfItsOwn) {
   EXPECT_EQ(put("d"), 3u);
   ASSERT_TRUE(log_.settle(1).has_value());
   ASSERT_TRUE(log_.cancel(2).has_value());
-  EXPECT_EQ(files_.replayed(), (Names{"a", "d"}));
+  EXPECT_EQ(files_.replayed(), (FileNames{"a", "d"}));
 }
 
 TEST_F(IntakeLogTest, ACancelIsAGroupAndNoMark) {
@@ -63,11 +63,11 @@ TEST_F(IntakeLogTest, ACancelIsAGroupAndNoMark) {
   files_.clear();
   ASSERT_TRUE(log_.cancel(0).has_value());
   EXPECT_EQ(files_.calls(), std::vector<std::string>{"append"});
-  EXPECT_EQ(files_.replayed(), Names{});
+  EXPECT_EQ(files_.replayed(), FileNames{});
 }
 
 TEST_F(IntakeLogTest, MessagesThatWaitShareAWrite) {
-  files_.hold(Op::append);
+  files_.hold(LogOp::append);
   std::vector<std::thread> threads;
   threads.emplace_back([this] { put("first"); });
   files_.wait_for_held(1);
@@ -76,12 +76,12 @@ TEST_F(IntakeLogTest, MessagesThatWaitShareAWrite) {
   files_.release();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(files_.count("append"), 2u);
-  EXPECT_EQ(files_.replayed(), (Names{"first", "a", "b", "c", "d"}));
+  EXPECT_EQ(files_.replayed(), (FileNames{"first", "a", "b", "c", "d"}));
 }
 
 TEST_F(IntakeLogTest, NamesThatWaitShareAMark) {
   for (const char* name : {"a", "b", "c", "d"}) put(name);
-  files_.hold(Op::mark);
+  files_.hold(LogOp::mark);
   std::vector<std::thread> threads;
   threads.emplace_back([this] { EXPECT_TRUE(log_.settle(0).has_value()); });
   files_.wait_for_held(1);
@@ -96,13 +96,13 @@ TEST_F(IntakeLogTest, NamesThatWaitShareAMark) {
   files_.release();
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(files_.count("mark"), 4u);
-  EXPECT_EQ(files_.replayed(), Names{});
+  EXPECT_EQ(files_.replayed(), FileNames{});
 }
 
 // A mark that began before the name was given proves nothing about it.
 TEST_F(IntakeLogTest, AMarkThatHasBegunDoesNotCountForALaterName) {
   put("a"), put("b");
-  files_.hold(Op::mark);
+  files_.hold(LogOp::mark);
   std::thread first([this] { EXPECT_TRUE(log_.settle(0).has_value()); });
   files_.wait_for_held(1);
   std::thread second([this] { EXPECT_TRUE(log_.settle(1).has_value()); });
@@ -122,7 +122,7 @@ TEST_F(IntakeLogTest, ACheckpointSyncsTheMarkBeforeAGroupRetiresEntries) {
   files_.clear();
   ASSERT_TRUE(log_.checkpoint().has_value());
   EXPECT_EQ(files_.count("append"), 0u) << "nothing new is retired";
-  EXPECT_EQ(files_.replayed(), Names{"c"});
+  EXPECT_EQ(files_.replayed(), FileNames{"c"});
 }
 
 TEST_F(IntakeLogTest, AfterRetirementTheLogIsEmpty) {
@@ -146,7 +146,7 @@ TEST_F(IntakeLogTest, AnEntryThatIsNotSettledIsNotRetired) {
   ASSERT_TRUE(log_.settle(1).has_value());
   log_.stop();
   EXPECT_FALSE(log_.retire().has_value());
-  EXPECT_EQ(files_.replayed(), Names{"a"});
+  EXPECT_EQ(files_.replayed(), FileNames{"a"});
 }
 
 // ---- space
@@ -190,7 +190,7 @@ TEST_F(SmallLogTest, TheSpaceIsUsedAgain) {
     const std::string name = "m" + std::to_string(n);
     const std::uint64_t entry = put(name, static_cast<std::size_t>(n % 7) * 1500);
     ASSERT_EQ(entry, static_cast<std::uint64_t>(n));
-    Names expected{name};
+    FileNames expected{name};
     if (!before.empty()) expected.insert(before);
     ASSERT_EQ(files_.replayed(), expected) << n;
     Status settled = n == 0 ? Status{} : n % 2 ? log_.settle(entry - 1) : log_.cancel(entry - 1);
@@ -206,19 +206,19 @@ TEST_F(SmallLogTest, TheSpaceIsUsedAgain) {
 TEST_F(SmallLogTest, AHangingDeliveryKeepsItsSpace) {
   put("hangs");
   for (int n = 0; n < 200; ++n) ASSERT_TRUE(log_.checkpoint().has_value());
-  EXPECT_EQ(files_.replayed(), Names{"hangs"});
+  EXPECT_EQ(files_.replayed(), FileNames{"hangs"});
 }
 
 // ---- failures
 
 TEST_F(IntakeLogTest, AfterAFailedWriteNothingIsAppended) {
   put("a");
-  files_.fail(Op::append);
+  files_.fail(LogOp::append);
   auto failed = append({"b"});
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->durable.error().sys, EIO);
   EXPECT_EQ(failed->first, 1u);
-  files_.fail(Op::append, false);
+  files_.fail(LogOp::append, false);
   EXPECT_FALSE(append({"c"}).has_value());
   EXPECT_FALSE(log_.takes_messages());
   EXPECT_NE(log_.failure().value().find("injected"), std::string::npos);
@@ -229,8 +229,8 @@ TEST_F(IntakeLogTest, AfterAFailedWriteNothingIsAppended) {
 
 // Those that wait for the next group were not written either.
 TEST_F(IntakeLogTest, AFailedWriteEndsAllThatWait) {
-  files_.hold(Op::append);
-  files_.fail(Op::append);
+  files_.hold(LogOp::append);
+  files_.fail(LogOp::append);
   std::vector<std::thread> threads;
   std::atomic<int> failed{0};
   auto deliver = [&](const char* name) {
@@ -246,43 +246,43 @@ TEST_F(IntakeLogTest, AFailedWriteEndsAllThatWait) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 4);
   EXPECT_EQ(files_.count("append"), 1u);
-  EXPECT_EQ(files_.replayed(), Names{"first"}) << "one block was written, which is all of it";
+  EXPECT_EQ(files_.replayed(), FileNames{"first"}) << "one block was written, which is all of it";
 }
 
 TEST_F(IntakeLogTest, AfterAFailedWriteACancelIsASyncedMark) {
   put("a"), put("b");
-  files_.fail(Op::append);
+  files_.fail(LogOp::append);
   auto failed = append({"c"}, 9000);
   ASSERT_TRUE(failed && !failed->durable);
   files_.clear();
   EXPECT_TRUE(log_.cancel(0).has_value());
   EXPECT_EQ(files_.calls(), (std::vector<std::string>{"mark", "sync"}));
-  EXPECT_EQ(files_.replayed(), Names{"b"});
-  files_.fail(Op::sync);
+  EXPECT_EQ(files_.replayed(), FileNames{"b"});
+  files_.fail(LogOp::sync);
   EXPECT_FALSE(log_.cancel(1).has_value()) << "a mark that is not synced is no cancel";
 }
 
 TEST_F(IntakeLogTest, AfterAFailedMarkACancelIsAGroup) {
   put("a"), put("b");
-  files_.fail(Op::mark);
+  files_.fail(LogOp::mark);
   EXPECT_EQ(log_.settle(0).error().sys, EIO);
   EXPECT_FALSE(append({"c"}).has_value());
   EXPECT_TRUE(log_.cancel(0).has_value());
-  EXPECT_EQ(files_.replayed(), Names{"b"});
+  EXPECT_EQ(files_.replayed(), FileNames{"b"});
   EXPECT_FALSE(log_.settle(1).has_value());
   EXPECT_FALSE(log_.checkpoint().has_value());
-  files_.fail(Op::append);
+  files_.fail(LogOp::append);
   EXPECT_FALSE(log_.cancel(1).has_value());
 }
 
 TEST_F(IntakeLogTest, AfterAFailedSyncNothingIsRetired) {
   put("a");
   ASSERT_TRUE(log_.settle(0).has_value());
-  files_.fail(Op::sync);
+  files_.fail(LogOp::sync);
   files_.clear();
   EXPECT_EQ(log_.checkpoint().error().sys, EIO);
   EXPECT_EQ(files_.calls(), (std::vector<std::string>{"mark", "sync", "failure"}));
-  files_.fail(Op::sync, false);
+  files_.fail(LogOp::sync, false);
   EXPECT_FALSE(log_.retire().has_value()) << "a later success proves nothing";
   EXPECT_EQ(files_.chain().back().header.retired, 0u);
   EXPECT_FALSE(log_.takes_messages());

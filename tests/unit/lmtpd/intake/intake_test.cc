@@ -14,8 +14,9 @@
 namespace twinloft::lmtpd {
 namespace {
 
-using Op = test::FaultyLogFiles::Op;
-using Names = std::set<std::string>;
+using LogOp = test::FaultyLogFiles::Op;
+using test::FileNames;
+
 using namespace std::chrono_literals;
 
 const MountInstance this_mount{test::log_incarnation, 7, 11};
@@ -74,9 +75,9 @@ class IntakeTest : public test::MaildirFixture {
     return LogDirectory::open(root.get());
   }
   // What a replay on a fresh mount would deliver: what no new/ has.
-  Names replayed() {
+  FileNames replayed() {
     LogDirectory log = look().value();
-    Names out = test::replay_of(log.read_segments().value(), log.read_mark().value(), log.incarnation());
+    FileNames out = test::replay_of(log.read_segments().value(), log.read_mark().value(), log.incarnation());
     for (const std::string& name : test::list(maildir_ + "/new")) out.erase(name);
     return out;
   }
@@ -106,7 +107,7 @@ TEST_F(IntakeTest, ALoggedMessageWaitsForNoSync) {
   EXPECT_EQ(files_.load()->calls(), (std::vector<std::string>{"append", "mark"}));
   for (const std::string& call : ops_.calls()) EXPECT_EQ(call.find("sync"), std::string::npos) << call;
   EXPECT_TRUE(std::filesystem::exists(outcome_.path));
-  EXPECT_EQ(replayed(), Names{});
+  EXPECT_EQ(replayed(), FileNames{});
 }
 
 TEST_F(IntakeTest, WhatTheLogCannotTakeIsSynced) {
@@ -136,7 +137,7 @@ TEST_F(IntakeTest, AFailedStepLeavesNothingToReplay) {
     if (code == 250) break;
     EXPECT_EQ(code, 451) << steps;
     EXPECT_EQ(test::list(maildir_ + "/new").size(), before) << steps << " " << detail_;
-    EXPECT_EQ(replayed(), Names{}) << steps << " " << detail_;
+    EXPECT_EQ(replayed(), FileNames{}) << steps << " " << detail_;
   }
   EXPECT_GE(steps, 6) << "open, create, write, start of writeback, writeback, link";
   EXPECT_EQ(outcome_.durable, MadeDurable::intake_log) << "such failures do not end the log";
@@ -144,7 +145,7 @@ TEST_F(IntakeTest, AFailedStepLeavesNothingToReplay) {
 
 TEST_F(IntakeTest, AfterAFailedAppendTheMessageIsSynced) {
   open_log();
-  files_.load()->fail(Op::append);
+  files_.load()->fail(LogOp::append);
   ASSERT_EQ(deliver().code, 250) << detail_;
   EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
   wait_until([&] { return look()->failure().value().has_value(); });
@@ -161,7 +162,7 @@ TEST_F(IntakeTest, AfterAFailedAppendTheMessageIsSynced) {
 TEST_F(IntakeTest, WhenTheSyncFailsTooTheReplyIs451) {
   open_log();
   ops_.clear();
-  files_.load()->fail(Op::append);
+  files_.load()->fail(LogOp::append);
   ops_.before = [this](const std::string& call) {
     if (call.starts_with("fsync")) ops_.fail_at = static_cast<int>(ops_.calls().size()) - 1;
   };
@@ -172,10 +173,10 @@ TEST_F(IntakeTest, WhenTheSyncFailsTooTheReplyIs451) {
 TEST_F(IntakeTest, AfterAFailedMarkTheMessageIsTakenBack) {
   open_log();
   const auto before = test::list(maildir_ + "/new").size();
-  files_.load()->fail(Op::mark);
+  files_.load()->fail(LogOp::mark);
   EXPECT_EQ(deliver().code, 451);
   EXPECT_EQ(test::list(maildir_ + "/new").size(), before);
-  EXPECT_EQ(replayed(), Names{});
+  EXPECT_EQ(replayed(), FileNames{});
   deliver_until(MadeDurable::fsync);
 }
 
@@ -183,11 +184,11 @@ TEST_F(IntakeTest, AFailedCheckpointEndsTheLog) {
   settings_.checkpoint = 5ms;
   start();
   open_log();
-  files_.load()->fail(Op::sync);
+  files_.load()->fail(LogOp::sync);
   deliver_until(MadeDurable::intake_log);
   wait_until([&] { return look()->failure().value().has_value(); });
   deliver_until(MadeDurable::fsync);
-  EXPECT_EQ(replayed(), Names{});
+  EXPECT_EQ(replayed(), FileNames{});
 }
 
 TEST_F(IntakeTest, AfterACheckpointNothingIsNeeded) {
@@ -234,7 +235,7 @@ TEST_F(IntakeTest, AProcessThatLeavesGivesTheLogToTheNext) {
 TEST_F(IntakeTest, TheLogIsNotLeftDuringADelivery) {
   open_log();
   test::FaultyDirectory& files = *files_;
-  files.hold(Op::mark);
+  files.hold(LogOp::mark);
   std::thread delivery([this] { EXPECT_EQ(deliver().code, 250); });
   files.wait_for_held(1);
   intake_->leave();
@@ -258,9 +259,9 @@ void leave_unsettled(const std::string& root, const MountInstance& mount) {
 
 TEST_F(IntakeTest, OnTheSameMountUnsettledEntriesAreDropped) {
   leave_unsettled(dir_, this_mount);
-  EXPECT_EQ(replayed(), Names{"lost"});
+  EXPECT_EQ(replayed(), FileNames{"lost"});
   open_log();
-  EXPECT_EQ(replayed(), Names{});
+  EXPECT_EQ(replayed(), FileNames{});
 }
 
 TEST_F(IntakeTest, OnAnotherMountUnsettledEntriesWaitForReplay) {
@@ -270,7 +271,7 @@ TEST_F(IntakeTest, OnAnotherMountUnsettledEntriesWaitForReplay) {
     ASSERT_EQ(outcome_.durable, MadeDurable::fsync);
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_EQ(replayed(), Names{"lost"});
+  EXPECT_EQ(replayed(), FileNames{"lost"});
 }
 
 TEST_F(IntakeTest, ALogThatWasReplacedIsNotUsed) {
@@ -280,7 +281,7 @@ TEST_F(IntakeTest, ALogThatWasReplacedIsNotUsed) {
   EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
   make_log(dir_);
   open_log();
-  EXPECT_EQ(replayed(), Names{});
+  EXPECT_EQ(replayed(), FileNames{});
 }
 
 TEST_F(IntakeTest, WithoutALogOrWithoutDataFirstMessagesAreSynced) {
