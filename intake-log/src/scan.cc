@@ -190,13 +190,11 @@ class Scanner {
 
   // Whether the group can come after those that were found.
   bool follows(const Scan& out, const GroupHeader& h) const {
-    if (out.groups.empty()) {
-      if (h.number == newest_->oldest_number) return h.at == newest_->oldest && h.first_entry <= end_entry_;
-      return h.first_entry >= next_entry_ && h.end_entry() <= end_entry_;
-    }
+    if (h.end_entry() > end_entry_) return false;
+    if (out.groups.empty() && h.number == newest_->oldest_number) return h.at == newest_->oldest;
+    if (h.number > next_number_) return h.first_entry >= next_entry_;
     const GroupHeader& before = out.groups.back();
     if (h.retired < before.retired || h.oldest_number < before.oldest_number) return false;
-    if (h.number > next_number_) return h.first_entry >= next_entry_ && h.end_entry() <= end_entry_;
     const Position end = end_of(shape_, before.at, before.bytes);
     return h.first_entry == next_entry_ && h.at == place_for(shape_, end, h.bytes);
   }
