@@ -122,7 +122,7 @@ class LogCore {
   intake_log::Mark mark_;
   intake_log::GroupBuilder builders_[2];
   std::size_t cancel_room_;  // of each group, not for messages
-  unsigned open_ = 0;        // the other one is being written, or unused
+  unsigned open_ = 0;        // its neighbour is being written, or unused
   // From the oldest group that a durable group calls needed, to the newest one.
   std::deque<Live> live_;
   intake_log::Position end_;                       // of the newest group
