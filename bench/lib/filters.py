@@ -15,10 +15,11 @@ if header :contains "X-Spam" "yes" { fileinto "Junk"; }
 
 class Dovecot:
     """Dovecot over the homes SPOOL/DOMAIN/USER, without any protocol for clients. quota: it counts, with a limit of 1 GB for
-    each user, and answers at `quota_status`. sieve: scripts run in its LMTP at `lmtp`, and in dovecot-lda.
+    each user, and answers at `quota_status`. sieve: scripts run in its LMTP at `lmtp`, and in dovecot-lda. lmtp: its LMTP at
+    `lmtp` without scripts, with so many processes that wait for clients.
     """
 
-    def __init__(self, stage, name, spool, quota=False, sieve=False):
+    def __init__(self, stage, name, spool, quota=False, sieve=False, lmtp=0):
         self.dir = stage.dir / name
         self.dir.mkdir()
         self.dir.chmod(0o755)
@@ -30,7 +31,7 @@ class Dovecot:
 state_dir = {self.dir}/state
 log_path = {self.dir}/log
 ssl = no
-{dovecot_conf.protocols(*["lmtp"] * sieve)}{dovecot_conf.maildir()}namespace inbox {{
+{dovecot_conf.protocols(*["lmtp"] * (sieve or lmtp > 0))}{dovecot_conf.maildir()}namespace inbox {{
   inbox = yes
 }}
 {dovecot_conf.no_password()}{dovecot_conf.static_users(uid, gid, f"{spool}/%d/%n")}service auth {{
@@ -38,10 +39,10 @@ ssl = no
     mode = 0666
   }}
 }}
-{self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}""")
-        process = stage.start(name, ["dovecot", "-F", "-c", self.config])
+{self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}{self.with_lmtp(lmtp) if lmtp else ""}""")
+        self.process = process = stage.start(name, ["dovecot", "-F", "-c", self.config])
         stage.tell(self.dir / "log")
-        wanted = [path for path, on in ((self.quota_status, quota), (self.lmtp, sieve)) if on]
+        wanted = [path for path, on in ((self.quota_status, quota), (self.lmtp, sieve or lmtp > 0)) if on]
         tl.wait_for(lambda: all(path.exists() for path in wanted) or process.check_alive(), name)
 
     @staticmethod
@@ -53,6 +54,21 @@ ssl = no
     mode = 0666
   }
 }
+"""
+
+    @staticmethod
+    def with_lmtp(processes):
+        """Processes that stay and wait, a sync of each message, and no look at a directory for changes of others."""
+        return f"""mail_fsync = always
+maildir_very_dirty_syncs = yes
+service lmtp {{
+  process_min_avail = {processes}
+  client_limit = 1
+  {dovecot_conf.by_version("service_count = 0", "restart_request_count = unlimited")}
+  unix_listener twinloft-lmtp {{
+    mode = 0666
+  }}
+}}
 """
 
     @staticmethod

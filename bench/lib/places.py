@@ -141,6 +141,8 @@ def filled_loop(lab, stage, name, size):
     tl.run("fallocate", "-l", size, file)
     device = tl.run("losetup", "-f", "--show", "--direct-io=on", "--sector-size", "4096", file).stdout.strip()
     stage.on_close(tl.run, "losetup", "-d", device)
+    # Without this the kernel sends no flush to the file: the last user of the number may have left its setting.
+    pathlib.Path(f"/sys/block/{pathlib.Path(device).name}/queue/write_cache").write_text("write back")
     return _filled(lab, Place(name, _device_words(device), size)), device
 
 

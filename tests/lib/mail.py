@@ -37,7 +37,13 @@ def wait_listening(lmtpd, at=None):
 
 
 def start_lmtpd(stage, volume, spool, name, ns=None, more="", log_level="warning"):
-    """Starts lmtpd on a Unix socket that every user may use. Returns process and socket.
+    """Starts lmtpd on a Unix socket that every user may use. Returns process and socket. volume: as for write_config()."""
+    config, path = write_config(stage, volume, spool, name, more, log_level)
+    return serve(stage, name, config, path, ns), path
+
+
+def write_config(stage, volume, spool, name, more="", log_level="warning"):
+    """The configuration of an lmtpd on a Unix socket. Returns file and socket.
 
     volume: its UUID. None: the spool is a plain directory.
     """
@@ -58,7 +64,7 @@ maildir = "{spool}/%domain%/%user%/Maildir"
 path = "{spool}"
 {marker}
 {more}""")
-    return serve(stage, name, config, path, ns), path
+    return config, path
 
 
 def serving_pid(lmtpd):

@@ -1,0 +1,41 @@
+"""The rows of bench/delivery: PLACE or PLACE-WAY. A place is where the spool is; a way is which program delivers, and how.
+
+Pure: names, texts and arithmetic.
+"""
+import dataclasses, re
+
+PLACES = {"raw": "a directory of the disk's own file system", "loop": "ext4 on a loop device on a file of that disk",
+          "none": "ext4 on a volume without a second replica", **{p: f"ext4 on a volume under protocol {p}" for p in "ABC"}}
+WAYS = {"": "lmtpd's built-in agent as shipped", "fsync-file": 'durability = "fsync-file", the older order',
+        "group-sync": 'durability = "group-sync"', "log": 'durability = "intake-log"', "lda": "lmtpd with dovecot-lda by template",
+        "dovecot": "Dovecot's own LMTP, without lmtpd"}
+DURABILITY = {"fsync-file": "fsync-file", "group-sync": "group-sync", "log": "intake-log"}
+NAME = re.compile(r"(?P<place>raw|loop|none|[ABC](\+(?P<delay>[0-9.]+)ms)?)(-(?P<way>[a-z-]+))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    place: str           # "C+1ms": with a longer cable
+    protocol: str        # "C"; raw, loop: the place itself
+    delay: float | None  # milliseconds that a proxy adds to a round trip; 0: the proxy alone
+    way: str
+
+    @property
+    def text(self):
+        more = "" if self.delay is None else f", with a proxy that adds {self.delay:g} ms to a round trip"
+        return f"{PLACES[self.protocol]}{more}; {WAYS[self.way]}"
+
+
+def parse(name):
+    """Errors: ValueError in words."""
+    found = NAME.fullmatch(name)
+    if not found or (found["way"] or "") not in WAYS:
+        raise ValueError(f"no row {name}: PLACE or PLACE-WAY; places: {', '.join(PLACES)}, C+1ms (any number); ways: {', '.join(w for w in WAYS if w)}")
+    place, delay = name.removesuffix(f"-{found['way']}") if found["way"] else name, found["delay"]
+    return Row(name, place, place.split("+")[0], None if delay is None else float(delay), found["way"] or "")
+
+
+def ratios(found, name, other, key="per_minute"):
+    """Of the same rounds. Empty: `other` was not measured."""
+    return [mine[key] / its[key] for mine, its in zip(found[name], found[other])] if other in found else []

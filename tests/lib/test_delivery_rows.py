@@ -1,0 +1,29 @@
+"""How bench/lib/delivery_rows.py reads the names of rows."""
+import pathlib, sys, unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/lib"))
+import delivery_rows
+
+
+class Rows(unittest.TestCase):
+    def test_names(self):
+        for name, wanted in {"raw": ("raw", "raw", None, ""), "loop-fsync-file": ("loop", "loop", None, "fsync-file"),
+                             "C-log": ("C", "C", None, "log"), "C+1ms-log": ("C+1ms", "C", 1.0, "log"), "A+0ms": ("A+0ms", "A", 0.0, ""),
+                             "C+0.5ms-dovecot": ("C+0.5ms", "C", 0.5, "dovecot")}.items():
+            row = delivery_rows.parse(name)
+            self.assertEqual((row.place, row.protocol, row.delay, row.way), wanted)
+            self.assertIn(delivery_rows.WAYS[row.way], row.text)
+
+    def test_refused(self):
+        for name in ("", "D", "C-", "C-fast", "raw+1ms", "C+ms", "Clog", "C-log-log"):
+            with self.assertRaisesRegex(ValueError, "PLACE-WAY"):
+                delivery_rows.parse(name)
+
+    def test_ratios(self):
+        found = {"a": [{"per_minute": 10}, {"per_minute": 9}], "b": [{"per_minute": 5}, {"per_minute": 3}]}
+        self.assertEqual(delivery_rows.ratios(found, "a", "b"), [2, 3])
+        self.assertEqual(delivery_rows.ratios(found, "a", "c"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
