@@ -158,6 +158,7 @@ void check_as_user(const Config& config, const UserSettings& users, const Identi
   if (identity && good({"users"}) && check_user_source(users, clock, check) && good(sections_of_users))
     check_rows(config, users, *identity, by_root, clock, check);
   if (config.delivers_here() && good({"spool"})) check_spool(config, check);
+  if (config.delivers_here() && good({"spool", "maildir"})) check_intake_log(config, check);
   if (good({"users", "maildir"})) check_folders(config, check);
   if (config.delivery.maildir.quota.driver == QuotaDriver::count && good({"quota"}))
     check_quota_status(config.quota_status, clock, check);

@@ -224,7 +224,7 @@ class ReplayRun {
   Result<Ending> create() {
     if (LogDirectory::open(root())) return said("exists", "there is an intake log already\n");
     TL_TRY(find_mount_instance(spool_.device));
-    TL_TRY(create_log(root(), (64u << 20), random_));
+    TL_TRY(create_log(root(), config_.delivery.intake.log_bytes, random_));
     return said("created", "the intake log was made\n");
   }
 

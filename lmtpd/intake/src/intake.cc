@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "twinloft/base/log.h"
+#include "twinloft/base/random.h"
+#include "twinloft/lmtpd/intake/log_directory.h"
 #include "twinloft/lmtpd/intake/open_log.h"
+#include "twinloft/lmtpd/intake/upkeep.h"
 
 namespace twinloft::lmtpd {
 
@@ -165,7 +168,18 @@ class Intake::Keeper {
     TL_TRY_ASSIGN(MountInstance mount, environment_.mount(spool.device));
     if (!data_first_(spool))
       return fail(Errc::unavailable, "the spool's file system does not write data before names");
+    TL_TRY(make_sure_there_is_one(spool.root.get()));
     return OpenLog::open(spool.root.get(), mount, environment_.files);
+  }
+
+  // A log that is there stays as it is, also if it cannot be used.
+  Status make_sure_there_is_one(int root) {
+    auto there = LogDirectory::open(root);
+    if (there || there.error().code != Errc::not_found) return {};
+    OsRandom random;
+    TL_TRY(create_log(root, settings_.log_bytes, random));
+    log_info("intake log: made, {} bytes", log_shape_of(settings_.log_bytes).bytes());
+    return {};
   }
 
   // Waits, makes a checkpoint, or closes the log.

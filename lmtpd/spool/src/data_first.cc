@@ -106,7 +106,7 @@ class ByKernel {
     std::lock_guard lock(mutex_);
     if (mounts_have_changed()) known_.clear();
     auto found = known_.find(handle.device);
-    if (found == known_.end()) found = known_.emplace(handle.device, look(handle.device)).first;
+    if (found == known_.end()) found = known_.emplace(handle.device, find_data_first(handle.device)).first;
     if (told_ != found->second) tell(found->second);
     return found->second.allowed;
   }
@@ -121,12 +121,6 @@ class ByKernel {
     }
     pollfd look{mounts_.get(), POLLPRI, 0};
     return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLERR | POLLPRI)) != 0;
-  }
-
-  DataFirstVerdict look(std::uint64_t device) const {
-    MountFacts facts = find_mount(text_of("/proc/self/mountinfo"), device);
-    if (facts.type == "ext4") find_ext4_facts(device, facts);
-    return judge_data_first(facts);
   }
 
   void tell(const DataFirstVerdict& verdict) {
@@ -164,6 +158,12 @@ MountFacts find_mount(std::string_view mountinfo, std::uint64_t device) {
       if (fields[i] == "-") return {std::string(fields[i + 1]), std::string(fields[i + 3]), {}, false};
   }
   return {};
+}
+
+DataFirstVerdict find_data_first(std::uint64_t device) {
+  MountFacts facts = find_mount(text_of("/proc/self/mountinfo"), device);
+  if (facts.type == "ext4") find_ext4_facts(device, facts);
+  return judge_data_first(facts);
 }
 
 DataFirstRule data_first_by_kernel() {

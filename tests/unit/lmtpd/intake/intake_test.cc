@@ -284,13 +284,29 @@ TEST_F(IntakeTest, ALogThatWasReplacedIsNotUsed) {
   EXPECT_EQ(replayed(), FileNames{});
 }
 
-TEST_F(IntakeTest, WithoutALogOrWithoutDataFirstMessagesAreSynced) {
+// Until the log is there, messages are synced.
+TEST_F(IntakeTest, AMissingLogIsMade) {
+  settings_.log_bytes = 1u << 20;
+  start();
   std::filesystem::rename(dir_ + "/" + log_directory_name, dir_ + "/aside");
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  deliver_until(MadeDurable::intake_log);
+  EXPECT_EQ(look()->shape().bytes(), 1u << 20);
+}
+
+// Its messages may be accepted mail, so nothing is made in its place.
+TEST_F(IntakeTest, ARefusedLogStays) {
+  std::filesystem::remove(dir_ + "/" + log_directory_name + "/" + log_segment_name(0));
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(deliver().code, 250);
     EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+    std::this_thread::sleep_for(1ms);
   }
-  std::filesystem::rename(dir_ + "/aside", dir_ + "/" + log_directory_name);
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/" + log_directory_name + "/" + log_segment_name(0)));
+}
+
+TEST_F(IntakeTest, WithoutDataFirstMessagesAreSynced) {
   data_first_ = false;
   start();
   for (int i = 0; i < 20; ++i) {

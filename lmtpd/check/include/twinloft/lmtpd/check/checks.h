@@ -21,6 +21,9 @@ Result<std::string> read_pem(const PemFile& file);
 
 // The spool's root, marker and state file.
 void check_spool(const Config& config, Checker& check);
+// The intake log of the spool, whatever the setting of durability, and whether the file system can have one.
+// Changes nothing.
+void check_intake_log(const Config& config, Checker& check);
 // Opens the user database. False: it cannot be opened, which is a problem. users: with secrets and ids.
 bool check_user_source(const UserSettings& users, const Clock& clock, Checker& check);
 // Asks Dovecot's quota-status about a user that does not exist: any answer shows that it works.

@@ -36,6 +36,9 @@ DataFirstVerdict judge_data_first(const MountFacts& facts);
 // /proc/self/mountinfo (proc(5)). Without such a line both are empty.
 MountFacts find_mount(std::string_view mountinfo, std::uint64_t device);
 
+// Asks the kernel about the file system that is mounted from this device now. device: st_dev.
+DataFirstVerdict find_data_first(std::uint64_t device);
+
 // Asks the kernel, and again when a mount has changed. Logs each change of the verdict. Thread-safe.
 using DataFirstRule = std::function<bool(const SpoolHandle&)>;
 DataFirstRule data_first_by_kernel();
