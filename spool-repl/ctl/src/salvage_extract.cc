@@ -137,6 +137,8 @@ std::string text_of(const Options& o, const Outcome& out) {
       "{} messages in {} Maildirs: {} from after the parting, {} that may have been on their way, {} older\n",
       r.looked_at, r.maildirs, r.after, r.uncertain, r.before);
   if (r.links > 0) text += fmt::format("{} hard links to these in the same Maildir are left\n", r.links);
+  if (r.from_log > 0)
+    text += fmt::format("{} of these are from lmtpd's intake log, and not in their Maildirs\n", r.from_log);
   if (r.in_tmp > 0)
     text += fmt::format("{} files in tmp/ are left: they were never acknowledged\n", r.in_tmp);
   text += fmt::format("{}: {} messages, {} bytes\n", o.extract.bundle, r.after + r.uncertain, r.bytes);
@@ -150,13 +152,21 @@ std::string json_of(const Options& o, const Outcome& out) {
   json::array problems;
   for (const auto& p : r.problems)
     problems.push_back(json::object{{"path", printable(p.path)}, {"what", p.what}});
-  json::object root{{"bundle", o.extract.bundle}, {"file_system", out.file_system},
-                    {"winner", o.winner},         {"parting_lsn", nullptr},
-                    {"written_blocks", nullptr},  {"maildirs", r.maildirs},
-                    {"looked_at", r.looked_at},   {"after", r.after},
-                    {"uncertain", r.uncertain},   {"before", r.before},
-                    {"links", r.links},           {"in_tmp", r.in_tmp},
-                    {"bytes", r.bytes},           {"problems", std::move(problems)},
+  json::object root{{"bundle", o.extract.bundle},
+                    {"file_system", out.file_system},
+                    {"winner", o.winner},
+                    {"parting_lsn", nullptr},
+                    {"written_blocks", nullptr},
+                    {"maildirs", r.maildirs},
+                    {"looked_at", r.looked_at},
+                    {"after", r.after},
+                    {"from_log", r.from_log},
+                    {"uncertain", r.uncertain},
+                    {"before", r.before},
+                    {"links", r.links},
+                    {"in_tmp", r.in_tmp},
+                    {"bytes", r.bytes},
+                    {"problems", std::move(problems)},
                     {"device_failure", nullptr}};
   if (out.written)
     root["parting_lsn"] = out.written->parting().since.v, root["written_blocks"] = out.written->count();
@@ -211,6 +221,12 @@ Result<Outcome> extract(Options& o) {
   auto after_parting = [&](int fd) -> Result<bool> {
     if (!out.written) return true;
     return snapshot::file_wanted(fd, [&](std::uint64_t lba, std::uint64_t blocks) {
+      return out.written->any(lba, blocks) || mounted->target().changed(lba, blocks);
+    });
+  };
+  o.extract.log_written = [&](int fd, std::uint64_t offset, std::uint64_t bytes) -> Result<bool> {
+    if (!out.written) return true;
+    return snapshot::range_wanted(fd, offset, bytes, [&](std::uint64_t lba, std::uint64_t blocks) {
       return out.written->any(lba, blocks) || mounted->target().changed(lba, blocks);
     });
   };

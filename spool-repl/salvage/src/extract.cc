@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/salvage/extract.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <unordered_set>
 
 #include "beneath.h"
+#include "intake_entries.h"
 #include "on_its_way.h"
 #include "spool_tree.h"
 
@@ -53,6 +55,7 @@ class Extraction {
   void note_birth(std::int64_t born_s);
   void note_change(std::int64_t changed_s);
   Status check(const PlainFile& file) const;
+  Status take_logged(const std::vector<FoundMaildir>& maildirs, const LoggedMessage& message);
   Status take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open,
               const FileTimes& times, Kind kind);
   void show_progress();
@@ -116,6 +119,30 @@ Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const
   manifest_.messages.push_back({number, kind, maildir.user, maildir.path, file.folder, file.box == Box::fresh,
                                 file.name, added.bytes, added.file, added.content, times.modified,
                                 times.changed, times.born});
+  return {};
+}
+
+// The time of the message is that of the extraction, since the log has none.
+Status Extraction::take_logged(const std::vector<FoundMaildir>& maildirs, const LoggedMessage& message) {
+  const std::string path = path_of(message.maildir, {message.folder, Box::fresh, message.name});
+  auto of_user = std::ranges::find(maildirs, message.maildir, &FoundMaildir::path);
+  if (of_user == maildirs.end()) {
+    problems_.add(path, "in the intake log, and not taken: no Maildir there matches the layout");
+    return {};
+  }
+  Fd file(::memfd_create("logged", MFD_CLOEXEC));
+  if (!file) return fail_errno(errno, "memfd_create");
+  TL_TRY(write_all(file.get(), as_bytes(message.content)));
+  struct stat about{};
+  if (::fstat(file.get(), &about) != 0) return fail_errno(errno, "fstat");
+  const FileTime now{about.st_mtim.tv_sec, static_cast<std::uint32_t>(about.st_mtim.tv_nsec)};
+  const std::uint64_t number = manifest_.messages.size() + 1;
+  TL_TRY_ASSIGN(BundleWriter::Added added, bundle_.add(file.get(), number, message.content.size()));
+  ++report_.after;
+  ++report_.from_log;
+  report_.bytes += added.bytes;
+  manifest_.messages.push_back({number, Kind::after, of_user->user, message.maildir, message.folder, true,
+                                message.name, added.bytes, added.file, added.content, now, now, now});
   return {};
 }
 
@@ -215,6 +242,10 @@ Result<ExtractReport> Extraction::run(const std::vector<FoundMaildir>& maildirs,
   TL_TRY(visit_all(maildirs, &Extraction::judge));
   newest_before_s_ = newest_birth(births_s_, first_credible_change(witnesses_));
   TL_TRY(visit_all(maildirs, &Extraction::look_again));
+  if (options_.log_written)
+    TL_TRY(each_logged_message(
+        root_, options_.log_written,
+        [&](const LoggedMessage& message) { return take_logged(maildirs, message); }, problems_));
   if (auto failure = options_.device_failure ? options_.device_failure() : std::nullopt)
     problems_.add("", "a request to the image failed, mail may be missing: " + failure->message);
   report_.problems = problems_.take();

@@ -25,6 +25,10 @@ namespace twinloft::repl::salvage {
 // continues.
 using WrittenAfterParting = std::function<Result<bool>(int fd)>;
 
+// The same for a part of the file.
+using RangeWrittenAfterParting = std::function<Result<bool>(int fd, std::uint64_t offset,
+                                                            std::uint64_t bytes)>;
+
 struct ExtractOptions {
   // The layouts of Maildirs below the tree's root, as in layout.h: "%d/%n/Maildir". At least one. A Maildir
   // without a matching layout is reported, and not taken.
@@ -43,6 +47,8 @@ struct ExtractOptions {
   std::chrono::seconds slack{30};
   std::uint64_t message_bytes_max = std::uint64_t{1} << 30;  // a larger file is reported, not taken
   bool foreign_owners = false;  // true: also take files with another owner than their Maildir
+  // Null: lmtpd's intake log is not read.
+  RangeWrittenAfterParting log_written;
   // Called at the end: an error below the file system, which may have hidden files. May be empty.
   std::function<std::optional<Error>()> device_failure;
 };
@@ -51,6 +57,7 @@ struct ExtractReport {
   std::uint64_t maildirs = 0;            // of users, without their folders
   std::uint64_t looked_at = 0;           // messages in new/ and cur/
   std::uint64_t after = 0;               // taken: written after the split
+  std::uint64_t from_log = 0;            // of these: from lmtpd's intake log, and not in their Maildirs
   std::uint64_t uncertain = 0;           // taken: may have been in flight at the split
   std::uint64_t before = 0;              // left: older than the split
   std::uint64_t links = 0;               // left: other names of taken files in the same Maildir

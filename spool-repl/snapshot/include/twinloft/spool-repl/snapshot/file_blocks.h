@@ -20,5 +20,7 @@ bool extent_wanted(const fiemap_extent& extent, const BlocksWanted& wanted);
 // Whether a block of the file's content is wanted. False for an empty file. Errors: the file system does not
 // support FIEMAP, or it fails.
 Result<bool> file_wanted(int fd, const BlocksWanted& wanted);
+// The same for a part of the file. offset, bytes: multiples of block_size.
+Result<bool> range_wanted(int fd, std::uint64_t offset, std::uint64_t bytes, const BlocksWanted& wanted);
 
 }  // namespace twinloft::repl::snapshot
