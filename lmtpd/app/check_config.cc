@@ -250,6 +250,9 @@ std::string summary(const Config& config) {
   for (const AgentSpec& agent : config.agents)
     if (agent.name != config.delivery.default_agent)
       out += ", or " + agent.name + " if a user's row names it";
+  if (config.delivery.maildir.durability == DurabilityWay::intake_log)
+    out += fmt::format("\nintake log: {} bytes, for messages up to {} bytes",
+                       config.delivery.intake.log_bytes, config.delivery.intake.message_bytes_max);
   if (const std::string where = sieve_text(config); !where.empty()) out += "\nsieve: " + where;
   return out + "\n";
 }
