@@ -202,6 +202,74 @@ TEST_F(IntakeTest, AfterACheckpointNothingIsNeeded) {
   });
 }
 
+// Deliveries do not wait for a checkpoint, nor use the log while it hangs.
+TEST_F(IntakeTest, WhileACheckpointHangsMessagesAreSynced) {
+  settings_.checkpoint = 5ms;
+  environment_.hangs = 50ms;
+  start();
+  open_log();
+  test::FaultyDirectory& files = *files_;
+  files.hold(LogOp::sync);
+  ASSERT_EQ(deliver().code, 250);
+  files.wait_for_held(1);
+  deliver_until(MadeDurable::fsync);
+  files.release();
+  open_log();
+  EXPECT_EQ(replayed(), FileNames{});
+}
+
+// The log has no room until a checkpoint, which waits here.
+TEST_F(IntakeTest, WhenTheLogIsHalfFullMessagesAreSynced) {
+  open_log();
+  files_.load()->hold(LogOp::sync);
+  const MessageBody large = test::in_memory(test::small_message + std::string(200'000, 'x'));
+  int logged = 0;
+  do {
+    ASSERT_EQ(deliver(large).code, 250) << detail_;
+    logged += outcome_.durable == MadeDurable::intake_log;
+  } while (outcome_.durable == MadeDurable::intake_log);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  EXPECT_GE(logged, 8);
+  files_.load()->release();
+  open_log();
+}
+
+TEST_F(IntakeTest, AFileWithSeveralNamesIsOneMessageOfTheLog) {
+  Envelope envelope = test::make_envelope();
+  envelope.recipients.clear();
+  for (const char* user : {"ann", "bob", "eve"})
+    envelope.recipients.push_back(test::make_recipient(dir_ + "/example.org/" + user));
+  const std::vector<std::size_t> all{0, 1, 2};
+  auto deliver_to_all = [&] {
+    auto handle = spool_->open();
+    return agent_->deliver_linked(*handle, envelope, all, test::in_memory(test::small_message));
+  };
+  std::vector<DeliveryOutcome> outcomes = deliver_to_all();
+  while (outcomes[0].durable != MadeDurable::intake_log) outcomes = deliver_to_all();
+  files_.load()->clear();
+  outcomes = deliver_to_all();
+  for (const DeliveryOutcome& one : outcomes) {
+    EXPECT_EQ(one.reply.code, 250) << one.detail;
+    EXPECT_EQ(one.durable, MadeDurable::intake_log);
+  }
+  EXPECT_EQ(files_.load()->calls(), (std::vector<std::string>{"append", "mark", "mark", "mark"}));
+  // The second name cannot be made: it is withdrawn, and the others stay.
+  int links = 0;
+  ops_.before = [&](const std::string& call) {
+    if (call.starts_with("link ") && ++links == 2) ops_.fail_at = static_cast<int>(ops_.calls().size()) - 1;
+  };
+  ops_.clear();
+  outcomes = deliver_to_all();
+  ops_.before = nullptr;
+  ops_.fail_at = -1;
+  EXPECT_EQ(outcomes[0].reply.code, 250);
+  EXPECT_EQ(outcomes[1].reply.code, 451);
+  EXPECT_EQ(outcomes[2].reply.code, 250);
+  LogDirectory log = look().value();
+  EXPECT_EQ(test::replay_of(log.read_segments().value(), log.read_mark().value(), log.incarnation()),
+            FileNames{});
+}
+
 // ---- who has the log, and when
 
 TEST_F(IntakeTest, AnIdleLogIsClosedAndEmpty) {
