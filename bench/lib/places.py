@@ -46,8 +46,16 @@ class Lab:
             tl.run("ip", "-n", self.ns[node], "addr", "add", f"{net}.{i}/24", "dev", "tl0")
         return Network(self.ns, {"a": f"{net}.1", "b": f"{net}.2"})
 
-    def volume(self, name, protocol, fuse, delay=None, more=""):
-        """A served volume with connected replicas. delay: of a longer cable between them, in milliseconds."""
+    def volume(self, name, protocol, fuse, delay=None, more="", programs=None):
+        """A served volume with connected replicas. delay: of a longer cable between them, in milliseconds. programs: the
+        directory of another build, which serves it."""
+        before, tl.BIN = tl.BIN, pathlib.Path(programs) if programs else tl.BIN
+        try:
+            return self._volume(name, protocol, fuse, delay, more)
+        finally:
+            tl.BIN = before
+
+    def _volume(self, name, protocol, fuse, delay, more):
         stage = self.stage.inner(name)
         sizes = {"size": bytes_of(self.options.size), "journal_size": self.options.journal, "arena": self.options.arena}
         if protocol == "none":
@@ -106,6 +114,14 @@ class Place:
     def journal_bytes(self):
         """The bytes that were written to the journal since the start."""
         return self.volume.status("a")["since_start"]["journal_bytes"]
+
+    def traffic(self):
+        """The records, and the packets that each replica has sent, until now. Empty without a second replica."""
+        if not self.volume or None in self.volume.ns.values():
+            return {}
+        sent = {n: tl.run("ip", "netns", "exec", ns, "cat", "/sys/class/net/tl0/statistics/tx_packets").stdout
+                for n, ns in self.volume.ns.items()}
+        return {"records": self.volume.status("a")["since_start"]["records"], **{n: int(count) for n, count in sent.items()}}
 
     def settle(self):
         """Whether every replica has everything in its data area."""
@@ -182,15 +198,17 @@ def _on_volume(lab, v, name, front):
 
 
 class Variant:
-    """The set-up of a volume besides its protocol. delay: as for Lab.volume(). setting: a line of the configuration, KEY=VALUE."""
+    """The set-up of a volume besides its protocol. delay, programs: as for Lab.volume(). setting: a line of the configuration,
+    KEY=VALUE."""
 
-    def __init__(self, delay=None, setting=None):
-        self.delay, self.setting = delay, setting
-        self.words = [*([] if delay is None else [f"cable {delay:g} ms"]), *([setting] if setting else [])]
+    def __init__(self, delay=None, setting=None, programs=None):
+        self.delay, self.setting, self.programs = delay, setting, programs
+        self.words = [*([] if delay is None else [f"cable {delay:g} ms"]), *([setting] if setting else []),
+                      *([f"of {programs}"] if programs else [])]
 
     def of(self, protocol):
         """A volume without a second replica has no cable, and so no delay."""
-        return Variant(None, self.setting) if protocol == "none" else self
+        return Variant(None, self.setting, self.programs) if protocol == "none" else self
 
 
 def make(lab, names, variants):
@@ -206,7 +224,8 @@ def make(lab, names, variants):
             key = ", ".join([f"{protocol}-{front}" if front in FILE_SYSTEMS else protocol, *variant.words])
             if key not in volumes:
                 fuse = front != "nbd" or f"{protocol}-device" in names
-                volumes[key] = lab.volume(f"v{len(volumes)}-{protocol}", protocol, fuse, variant.delay, (variant.setting or "").replace("=", " = "))
+                volumes[key] = lab.volume(f"v{len(volumes)}-{protocol}", protocol, fuse, variant.delay,
+                                           (variant.setting or "").replace("=", " = "), variant.programs)
             places.append(_on_volume(lab, volumes[key], ", ".join([name, *variant.words]), front))
         print(f"{name} is there", file=sys.stderr, flush=True)
     for place in places:
