@@ -219,7 +219,7 @@ void Cluster::start(Node& n) {
   n.core = std::move(*core);
   n.life++;
   n.tick_at = -1;
-  n.command_open = n.gives_up = false;
+  n.command_open = n.gives_up = n.turn_open = false;
   n.fault.reset();
   n.failed_from.reset();
   note(fmt::format("replica {} starts, {} records, {} uncommitted", n.id, recovered->report.records,

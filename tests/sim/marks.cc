@@ -158,6 +158,7 @@ constexpr const char* expected[] = {
     "resync: data declined",
     "resync: finished",
     "resync: slowed down for clients",
+    "turn: of several requests",
 };
 
 }  // namespace

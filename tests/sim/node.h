@@ -63,6 +63,7 @@ struct Cluster::Node {
   std::map<std::uint64_t, Pending> pending;
   std::uint64_t next_pending = 1;
   bool draining = false;
+  bool turn_open = false;  // events have come whose output was not taken yet
   std::int64_t tick_at = -1;
   std::shared_ptr<Mount> mount;
   struct Survey {

@@ -1,6 +1,7 @@
 // Disks, links and arbiter: performs a core's effects, later, and not always.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "node.h"
 #include "twinloft/spool-repl/format/wire.h"
@@ -38,15 +39,22 @@ bool is_bulky(const PeerMessage& m) {
 
 void Cluster::feed(Node& n, core::Event event) {
   if (!n.alive()) return;
+  bool request = std::holds_alternative<core::ClientRequest>(event);
   n.core->tick({now_us_ * 1000});
   n.core->step(std::move(event));
   n.core->check_invariants();
-  drain(n);
+  if (!request || n.draining || random_.below(2) == 0) return drain(n);
+  // As in the daemon, a turn may have several requests, and another event, before the output.
+  if (std::exchange(n.turn_open, true)) return coverage_.hit("turn: of several requests");
+  schedule(below(60), [this, &n, life = n.life] {
+    if (n.life == life && n.alive() && n.turn_open) drain(n);
+  });
 }
 
 void Cluster::drain(Node& n) {
   if (n.draining) return;
   n.draining = true;
+  n.turn_open = false;
   for (;;) {
     core::Output out;
     n.core->get_output(out);

@@ -39,6 +39,8 @@ class ClientIo final : public Requests {
 
   void retry_stalled();
   void seal_soon() { want_seal_ = true; }
+  // All writes and flushes of a turn share one record, so the batch is sealed at the end of the turn.
+  bool seal_is_due();
   void seal_if_due();
   bool seal();                     // false: the open batch is empty, or cannot be sealed now
   void commit(RecordNo end);       // the records before it are committed

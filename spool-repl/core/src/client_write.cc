@@ -168,14 +168,14 @@ void ClientIo::after_repair(Write w, bool ok) {
     complete(w.request, EIO);
 }
 
+bool ClientIo::seal_is_due() {
+  if (open_.empty()) want_seal_ = false;
+  return !open_.empty() && (want_seal_ || !open_.has_room(record_payload_blocks_max / 2, 1) ||
+                            v_.now - open_.opened_at >= v_.config.seal_after);
+}
+
 void ClientIo::seal_if_due() {
-  if (open_.empty()) {
-    want_seal_ = false;
-    return;
-  }
-  bool due = want_seal_ || !open_.has_room(record_payload_blocks_max / 2, 1) ||
-             v_.now - open_.opened_at >= v_.config.seal_after;
-  if (due) seal();
+  if (seal_is_due()) seal();
 }
 
 bool ClientIo::seal() {

@@ -226,7 +226,7 @@ void Core::Parts::become_primary() {
 void Core::Parts::become_secondary() {
   TL_CHECK(primary()->may_step_down());
   bool lost = primary()->lost();
-  if (!lost) primary()->flush_messages();
+  if (!lost) primary()->tell_commit();
   role.emplace<Secondary>(volume, checkpointer);
   volume.tail_limit = UINT64_MAX;
   volume.out.role_changes.push_back({Role::secondary, lost});
@@ -463,6 +463,7 @@ std::optional<Instant> Core::next_tick() const {
 
 void Core::get_output(Output& out) {
   TL_CHECK(out.empty());
+  if (auto* p = parts_->primary(); p && p->end_turn()) advance();
   parts_->with_role([](auto& role) { role.flush_messages(); });
   if (!parts_->volume.out.empty()) out.swap(parts_->volume.out);
 }

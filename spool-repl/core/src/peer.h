@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "companion.h"
 #include "volume.h"
 
 namespace twinloft::repl::core {
@@ -81,6 +82,7 @@ struct Peer {
     RecordNo sent_end = 0, received_end = 0;
     bool reading = false;  // a record for the peer is being read from the journal
     LogMark commit_sent;
+    Companion commit_waits;    // a newer commit point waits for a message to the peer
     RecordNo due_end = 0;      // records before it must be durable there within slow_peer. 0: none
     Instant due_since;         // the start of this time
     std::uint64_t filled = 0;  // of a peer that is being filled: its progress at due_since

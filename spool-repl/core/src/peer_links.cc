@@ -147,12 +147,14 @@ void PeerLinks::journal_is_damaged(Peer& peer, const std::string& how) {
   v_.out.closes.push_back({peer.id(), "the journal here is damaged: reconnecting for a resync"});
 }
 
-// Each batch of output sends the commit point once, not once for each record.
-void PeerLinks::flush_messages() {
+// The commit point travels with the next record. A peer needs it only to write records home and to free their
+// memory, so a message of its own would wake the peer for each flush, and delay the next record.
+void PeerLinks::flush_messages(bool now) {
   LogMark commit = v_.log.mark_before(v_.log.committed_end());
   for (Peer& p : peers_) {
     Peer::Streaming* stream = p.streaming();
     if (!stream || stream->commit_sent == commit) continue;
+    if (!stream->commit_waits.goes(now, has_message_to(v_.out, p.id()), v_.now)) continue;
     stream->commit_sent = commit;
     v_.out.sends.push_back(Send{p.id(), Commit{p.epoch, commit}});
   }
@@ -236,6 +238,8 @@ std::optional<Instant> PeerLinks::next_tick() const {
   std::optional<Instant> next;
   for (const Peer& p : peers_) {
     const Peer::Streaming* s = p.streaming();
+    if (s && s->commit_waits.next_tick())
+      next = std::min(next.value_or(*s->commit_waits.next_tick()), *s->commit_waits.next_tick());
     if (!s || s->due_end == 0 || !membership_.may_be_closed(p)) continue;
     Instant at = s->due_since + v_.config.slow_peer;
     next = std::min(next.value_or(at), at);

@@ -35,7 +35,8 @@ class PeerLinks {
   void match_those_that_wait();
   void close_slow();
   void pump();
-  void flush_messages();
+  // Sends each peer the commit point, with the next message or soon. `now`: at once.
+  void flush_messages(bool now);
   // The journal keeps the records that members and replicas being filled need to catch up. For other replicas
   // it keeps records while less than half of it is used (close_slow).
   void update_tail_limit();

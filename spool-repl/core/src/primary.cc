@@ -1,6 +1,7 @@
 #include "primary.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace twinloft::repl::core {
 
@@ -32,13 +33,18 @@ void Primary::advance() {
   membership_.bound_suspension();
   if (v_.failed) return io_.fail_everything();
   io_.retry_stalled();
-  io_.seal_if_due();
+  if (std::exchange(turn_ends_, false)) io_.seal_if_due();
   if (membership_.demoting()) io_.seal();
   links_.pump();
   advance_acks();
   advance_resyncs();  // after the commit: a resync may wait for it
   membership_.tell_suspension();
   links_.update_tail_limit();
+}
+
+bool Primary::end_turn() {
+  turn_ends_ = io_.seal_is_due();
+  return turn_ends_;
 }
 
 void Primary::advance_acks() {

@@ -54,7 +54,10 @@ class Primary {
   void peer_state(ReplicaId id, const NodeState& state);
   void peer_input(ReplicaId id, PeerMessage message) { links_.peer_input(id, std::move(message)); }
   void advance();
-  void flush_messages() { links_.flush_messages(); }
+  // No more events come before the next output: seals what they have left. False: there was nothing to seal.
+  bool end_turn();
+  void flush_messages() { links_.flush_messages(false); }
+  void tell_commit() { links_.flush_messages(true); }
   std::optional<Instant> next_tick() const;
   void fill_status(VolumeStatus& status) const;
   bool settled() const { return io_.settled(); }
@@ -71,6 +74,7 @@ class Primary {
   ClientIo io_;
   Membership membership_;
   PeerLinks links_;
+  bool turn_ends_ = false;
 };
 
 }  // namespace twinloft::repl::core

@@ -248,7 +248,7 @@ void Secondary::on_archived(int error) {
 
 void Secondary::connected() {
   TL_CHECK(is<Begun>() && rejoin_.steady());
-  link_ = Following{std::move(std::get<Begun>(link_).in), {}};
+  link_ = Following{std::move(std::get<Begun>(link_).in), {}, {}};
   why_.clear();
   v_.end_split_brain(primary_);
   discarding_.end(
@@ -414,20 +414,34 @@ void Secondary::note_covered(RecordNo end, Lsn primary_commit) {
     }
 }
 
-// Acks are cumulative, so one ack in each batch of output is enough.
+// Flushes of the primary wait for what the protocol promises. The rest of an ack frees windows and the tail.
+bool Secondary::is_awaited(const Ack& ack, const Ack& told) const {
+  auto peer = std::find_if(v_.config.peers.begin(), v_.config.peers.end(),
+                           [&](const PeerConfig& p) { return p.id == primary_; });
+  if (peer == v_.config.peers.end() || peer->protocol == Protocol::A) return false;
+  return peer->protocol == Protocol::B ? ack.received != told.received : ack.durable != told.durable;
+}
+
+// Acks are cumulative, so one ack in each batch of output is enough. An ack that nobody waits for travels
+// with another message, or alone soon.
 void Secondary::flush_messages() {
   auto* f = std::get_if<Following>(&link_);
   if (!f || v_.failed) return;
   target_.flush_messages();
   Ack ack{epoch_, v_.log.last_mark().lsn, v_.log.mark_before(v_.log.durable_end())};
   if (ack == f->acked) return;
+  bool company = has_message_to(v_.out, primary_);
+  if (!f->ack_waits.goes(is_awaited(ack, f->acked), company, v_.now)) return;
   f->acked = ack;
   v_.out.sends.push_back(Send{primary_, ack});
 }
 
 std::optional<Instant> Secondary::next_tick() const {
   if (auto at = discarding_.next_tick()) return at;
-  return is<Following>() ? target_.next_tick() : std::nullopt;
+  auto* f = std::get_if<Following>(&link_);
+  if (!f) return std::nullopt;
+  auto next = target_.next_tick(), ack = f->ack_waits.next_tick();
+  return next && ack ? std::min(*next, *ack) : next ? next : ack;
 }
 
 void Secondary::fill_status(VolumeStatus& s) const {

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "checkpointer.h"
+#include "companion.h"
 #include "discard.h"
 #include "rejoin.h"
 #include "repair.h"
@@ -63,6 +64,7 @@ class Secondary {
   struct Following {
     Incoming in;
     Ack acked;
+    Companion ack_waits;
   };
   struct Refused {};
 
@@ -96,6 +98,7 @@ class Secondary {
   void note_covered(RecordNo end, Lsn primary_commit);
   void take_backlog();
   std::expected<bool, std::string> take_record(const RecordMessage& message);  // false: no room now
+  bool is_awaited(const Ack& ack, const Ack& told) const;
   void begin();
   void connected();
   void after_cut(const std::optional<Rejoin::Cut>& done);

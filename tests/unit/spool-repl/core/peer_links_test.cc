@@ -205,10 +205,37 @@ TEST_F(PeerLinksTest, PeersLearnTheCommitPointOnce) {
   parts->make_durable();
   connect();
   parts->volume.commit_upto(log().end(), [](const LogRecord&) {});
-  links->flush_messages();
-  links->flush_messages();
+  links->flush_messages(true);
+  links->flush_messages(true);
   ASSERT_EQ(parts->sent<Commit>().size(), 1u);
   EXPECT_EQ(parts->sent<Commit>()[0].mark, log().last_mark());
+}
+
+TEST_F(PeerLinksTest, TheCommitPointGoesAloneAfterAWhile) {
+  parts->make_durable();
+  connect();
+  parts->volume.out.sends.clear();
+  parts->volume.commit_upto(log().end(), [](const LogRecord&) {});
+  links->flush_messages(false);
+  EXPECT_TRUE(parts->sent<Commit>().empty());
+  ASSERT_EQ(links->next_tick(), parts->volume.now + Companion::patience);
+  parts->volume.now = *links->next_tick();
+  links->flush_messages(false);
+  ASSERT_EQ(parts->sent<Commit>().size(), 1u);
+  EXPECT_EQ(parts->sent<Commit>()[0].mark, log().last_mark());
+}
+
+TEST_F(PeerLinksTest, TheCommitPointTravelsWithOtherMessagesToThePeer) {
+  parts->make_durable();
+  connect();
+  parts->volume.out.sends.clear();
+  parts->volume.commit_upto(log().end(), [](const LogRecord&) {});
+  parts->volume.out.sends.push_back(Send{static_cast<ReplicaId>(peer().id() + 1), Probe{}});
+  links->flush_messages(false);
+  EXPECT_TRUE(parts->sent<Commit>().empty()) << "a message to another peer is no company";
+  parts->volume.out.sends.push_back(Send{peer().id(), Probe{}});
+  links->flush_messages(false);
+  EXPECT_EQ(parts->sent<Commit>().size(), 1u);
 }
 
 TEST_F(PeerLinksTest, AResyncThatIsOfferedIsTakenBySyncReady) {

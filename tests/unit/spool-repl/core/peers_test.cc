@@ -188,6 +188,25 @@ TEST_F(PeersTest, BWaitsUntilThePeerHasIt) {
   EXPECT_EQ(primary->done.at(f), 0);
 }
 
+// Under C nobody waits for a record's arrival in memory, so it is not worth a message of its own.
+TEST_F(PeersTest, WhatNobodyWaitsForIsAcknowledgedLater) {
+  connect();
+  exchange();
+  secondary->held = [](Disk kind) { return kind == Disk::journal_write; };
+  write(0);
+  flush();
+  std::size_t before = secondary->sent.size();
+  while (deliver_to_secondary()) {
+  }
+  EXPECT_EQ(secondary->core->status().last, primary->core->status().last);
+  EXPECT_EQ(secondary->sent.size(), before);
+  secondary->pass_time(std::chrono::milliseconds(2));
+  ASSERT_EQ(secondary->sent.size(), before + 1);
+  auto* ack = std::get_if<Ack>(&secondary->sent.back());
+  ASSERT_TRUE(ack);
+  EXPECT_GT(ack->received, ack->durable.lsn);
+}
+
 TEST_F(PeersTest, AWaitsUntilItIsOnItsWay) {
   make(Protocol::A);
   connect();

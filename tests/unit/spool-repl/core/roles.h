@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "companion.h"
 #include "shell.h"
 
 namespace twinloft::repl::core {
@@ -58,8 +59,9 @@ struct RolesTest : testing::Test {
       for (ReplicaId b = a + 1; b <= nodes.size(); ++b) connect(a, b);
   }
   // Delivers messages and settles until no progress is left, or until the condition is true. Messages on a
-  // link that is down are lost.
+  // link that is down are lost. Time passes only for messages that wait for company (companion.h).
   void exchange(const std::function<bool()>& until = [] { return false; }) {
+    int waits_left = 16;  // some messages come again and again
     for (bool moved = true; moved;) {
       moved = false;
       for (ReplicaId from = 1; from <= nodes.size(); ++from) {
@@ -76,7 +78,19 @@ struct RolesTest : testing::Test {
           if (until()) return;
         }
       }
+      if (!moved && waits_left-- > 0) moved = wait_for_company();
     }
+  }
+  // False: nothing is due soon.
+  bool wait_for_company() {
+    bool due = false;
+    for (auto& n : nodes) {
+      auto next = n->core->next_tick();
+      if (!next || *next > n->now() + Companion::patience) continue;
+      n->pass_time(std::max(*next - n->now(), Duration(0)));
+      due = true;
+    }
+    return due;
   }
   // The answer to the command; nullopt: no answer yet.
   std::optional<CommandDone> promote(ReplicaId id, bool force = false) {

@@ -50,6 +50,24 @@ TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
   EXPECT_EQ(image_after_recovery(shell)[4096], std::byte{0x11});
 }
 
+TEST(Single, WritesAndFlushesOfATurnShareARecord) {
+  Shell shell({.role = Role::primary, .config = alone()});
+  shell.settle();
+  std::uint64_t before = shell.core->status().records;
+  Bytes in = filled(block_size, 0x11);
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    shell.core->step(
+        ClientRequest{ClientOp::write, false, i * block_size, block_size, in.data(), 900 + 2 * i});
+    shell.core->step(ClientRequest{ClientOp::flush, false, 0, 0, nullptr, 901 + 2 * i});
+  }
+  shell.pass_time(Duration(0));
+  EXPECT_EQ(shell.pending(Disk::journal_write), 1u);
+  EXPECT_EQ(shell.core->status().records, before + 1);
+  for (std::uint64_t i = 0; i < 4; ++i) EXPECT_FALSE(shell.is_done(901 + 2 * i));
+  shell.settle();
+  for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(shell.done.at(901 + 2 * i), 0);
+}
+
 // A start that does not know of the commit could cut the record off, but its blocks would stay in the data
 // area.
 TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {

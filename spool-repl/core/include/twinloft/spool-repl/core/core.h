@@ -155,7 +155,8 @@ class Core {
   void tick(Instant now);
   // The latest time of the next tick(), if no event comes earlier.
   std::optional<Instant> next_tick() const;
-  // Moves all effects into `out`, which must be empty.
+  // Moves all effects into `out`, which must be empty. The call ends a turn: writes and flushes since the
+  // last call go into one record.
   void get_output(Output& out);
 
   VolumeStatus status() const;
