@@ -1,5 +1,6 @@
 #include "twinloft/lmtpd/intake/intake_log.h"
 
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -100,7 +101,8 @@ void IntakeLog::write_open_group(Lock& lock) {
 Status IntakeLog::reach_mark(Lock& lock) {
   const std::uint64_t number = ++asked_marks_;
   while (set_marks_ < number) {
-    if (mark_failure_) return std::unexpected(*mark_failure_);
+    if (mark_failure_ || refused_marks_ >= number)
+      return std::unexpected(mark_failure_ ? *mark_failure_ : refusal_);
     if (!writing_mark_)
       write_mark(lock);
     else
@@ -123,6 +125,12 @@ void IntakeLog::write_mark(Lock& lock) {
     marked_prefix_ = prefix;
     marks_.notify_all();
     return;
+  }
+  // Without space for a larger mark the one before stays. A later one may find space.
+  if (set.error().sys == ENOSPC || set.error().sys == EDQUOT) {
+    refused_marks_ = number;
+    refusal_ = set.error();
+    return marks_.notify_all();
   }
   mark_failure_ = set.error();
   marks_.notify_all();

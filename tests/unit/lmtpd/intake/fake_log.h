@@ -77,6 +77,10 @@ class FaultyLogFiles : public LogFiles {
     else
       failing_.erase(op);
   }
+  void fail_with(int sys) {
+    std::lock_guard lock(mutex_);
+    errno_ = sys;
+  }
   // The next calls wait.
   void hold(Op op) {
     std::lock_guard lock(mutex_);
@@ -112,7 +116,7 @@ class FaultyLogFiles : public LogFiles {
     changed_.notify_all();
     changed_.wait(lock, [&] { return held_ != op; });
     --waiting_;
-    if (failing_.contains(op)) return fail_errno(EIO, "injected failure of {}", name);
+    if (failing_.contains(op)) return fail_errno(errno_, "injected failure of {}", name);
     return {};
   }
 
@@ -120,6 +124,7 @@ class FaultyLogFiles : public LogFiles {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::set<Op> failing_;
+  int errno_ = EIO;
   std::optional<Op> held_;
   std::size_t waiting_ = 0;
   std::vector<std::string> calls_;

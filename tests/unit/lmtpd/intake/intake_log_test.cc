@@ -275,6 +275,24 @@ TEST_F(IntakeLogTest, AfterAFailedMarkACancelIsAGroup) {
   EXPECT_FALSE(log_.cancel(1).has_value());
 }
 
+// A full disk ends the log for nobody but those who wait for this mark.
+TEST_F(IntakeLogTest, AMarkWithoutSpaceIsTriedAgain) {
+  for (int sys : {ENOSPC, EDQUOT}) {
+    const std::uint64_t first = put("a"), second = put("b");
+    files_.fail_with(sys);
+    files_.fail(LogOp::mark);
+    EXPECT_EQ(log_.settle(first).error().sys, sys);
+    EXPECT_TRUE(log_.cancel(first).has_value());
+    EXPECT_FALSE(log_.checkpoint().has_value());
+    files_.fail(LogOp::mark, false);
+    EXPECT_TRUE(log_.takes_messages());
+    EXPECT_TRUE(log_.settle(second).has_value());
+    EXPECT_TRUE(log_.checkpoint().has_value());
+    EXPECT_EQ(files_.replayed(), FileNames{});
+  }
+  EXPECT_EQ(files_.count("failure"), 0u);
+}
+
 TEST_F(IntakeLogTest, AfterAFailedSyncNothingIsRetired) {
   put("a");
   ASSERT_TRUE(log_.settle(0).has_value());

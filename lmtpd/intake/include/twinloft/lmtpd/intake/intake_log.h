@@ -82,6 +82,8 @@ class IntakeLog {
   std::uint64_t marked_prefix_ = 0;  // of the mark as it is set
   bool writing_mark_ = false;
   std::optional<Error> mark_failure_;
+  std::uint64_t refused_marks_ = 0;  // up to this one, for lack of space
+  Error refusal_;
   std::condition_variable marks_;
   bool stopped_ = false;
   std::optional<std::string> failure_;
