@@ -76,6 +76,25 @@ TEST_F(FileOnDisk, AllOfItIsLookedAt) {
   EXPECT_TRUE(*the_last);
 }
 
+// A group of the intake log must not count as written because another part of its segment was.
+TEST_F(FileOnDisk, OnlyThePartIsLookedAt) {
+  constexpr std::uint64_t blocks = 64, first = 10, count = 3;
+  const std::vector<std::byte> content(blocks * block_size, std::byte{1});
+  ASSERT_EQ(::pwrite(file.get(), content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
+  auto seen = [&](std::uint64_t offset, std::uint64_t bytes) {
+    std::vector<std::uint64_t> out;
+    EXPECT_FALSE(range_wanted(file.get(), offset, bytes, [&](std::uint64_t lba, std::uint64_t n) {
+                   for (std::uint64_t i = 0; i < n; ++i) out.push_back(lba + i);
+                   return false;
+                 }).value());
+    return out;
+  };
+  const std::vector<std::uint64_t> all = seen(0, blocks * block_size);
+  ASSERT_EQ(all.size(), blocks);
+  EXPECT_EQ(seen(first * block_size, count * block_size),
+            (std::vector<std::uint64_t>(all.begin() + first, all.begin() + first + count)));
+}
+
 TEST_F(FileOnDisk, WithoutContentNothingIsWanted) {
   auto all = [](std::uint64_t, std::uint64_t) { return true; };
   EXPECT_EQ(file_wanted(file.get(), all).value(), false);
