@@ -37,6 +37,7 @@ class IntakeTest : public test::MaildirFixture {
     };
     environment_.retry = Duration::zero();
     settings_.checkpoint = 1h;
+    settings_.log_bytes = 4u << 20;  // of a log that is made anew
     start();
   }
   void TearDown() override { agent_.reset(); }
@@ -302,15 +303,20 @@ TEST_F(IntakeTest, AProcessThatLeavesGivesTheLogToTheNext) {
 // A delivery in the log is settled by the log before another process may drop what is not settled.
 TEST_F(IntakeTest, TheLogIsNotLeftDuringADelivery) {
   open_log();
-  test::FaultyDirectory& files = *files_;
-  files.hold(LogOp::mark);
+  std::atomic<bool> appended{false}, go_on{false};
+  ops_.before = [&](const std::string& call) {
+    if (!call.starts_with("link unnamed")) return;
+    appended = true;
+    while (!go_on) std::this_thread::sleep_for(1ms);
+  };
   std::thread delivery([this] { EXPECT_EQ(deliver().code, 250); });
-  files.wait_for_held(1);
+  wait_until([&] { return appended.load(); });
   intake_->leave();
-  std::this_thread::sleep_for(50ms);
+  std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(look()->lock().value());
-  files.release();
+  go_on = true;
   delivery.join();
+  ops_.before = nullptr;
   EXPECT_EQ(outcome_.durable, MadeDurable::intake_log);
   wait_until([&] { return is_left_empty(); });
 }
