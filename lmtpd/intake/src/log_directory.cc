@@ -154,14 +154,27 @@ Result<Fd> make_directory(int root) {
   return open_directory(root);
 }
 
+bool has_segment(int directory) {
+  for (std::uint32_t i = 0; i < segments_max; ++i)
+    if (::faccessat(directory, log_segment_name(i).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  return false;
+}
+
+// A create() makes `lock` first, and a removal ends with it. So mail may be in these segments, and an empty
+// `lock` beside them would let the next create() remove them.
+Status check_no_orphans(int directory) {
+  const bool has_lock = ::faccessat(directory, log_lock_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  if (has_lock || !has_segment(directory)) return {};
+  return fail(Errc::corrupt,
+              "{} has segments, but no file \"{}\": keep the directory as it is, and set it aside",
+              log_directory_name, log_lock_name);
+}
+
 // An empty `lock` is what a create() leaves that was interrupted. No program has used its segments.
 Result<Fd> begin_create(int directory) {
-  bool fresh = true;
+  TL_TRY(check_no_orphans(directory));
   Fd lock = open_in(directory, log_lock_name, O_RDWR | O_CREAT | O_EXCL, 0600);
-  if (!lock && errno == EEXIST) {
-    fresh = false;
-    lock = open_in(directory, log_lock_name, O_RDWR);
-  }
+  if (!lock && errno == EEXIST) lock = open_in(directory, log_lock_name, O_RDWR);
   if (!lock) return fail_errno(errno, "open {}", shown(log_lock_name));
   TL_TRY_ASSIGN(bool mine, take_lock(lock.get()));
   if (!mine) return fail(Errc::conflict, "{} is in use by another process", log_directory_name);
@@ -170,12 +183,7 @@ Result<Fd> begin_create(int directory) {
   TL_TRY(sync_durably(directory));
   for (std::uint32_t i = 0; i < segments_max; ++i) {
     const std::string name = log_segment_name(i);
-    if (fresh && ::faccessat(directory, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-      return fail(Errc::conflict,
-                  "{} exists, but its log has no file \"{}\": keep the directory as it is, "
-                  "and set it aside",
-                  shown(name), log_lock_name);
-    if (!fresh && ::unlinkat(directory, name.c_str(), 0) != 0 && errno != ENOENT)
+    if (::unlinkat(directory, name.c_str(), 0) != 0 && errno != ENOENT)
       return fail_errno(errno, "remove {}", shown(name));
   }
   return lock;
@@ -266,6 +274,7 @@ Result<Fd> open_segment(int directory, std::uint32_t number, std::uint64_t& byte
 Result<LogDirectory> LogDirectory::open(int root) {
   LogDirectory out;
   TL_TRY_ASSIGN(out.directory_, open_directory(root));
+  TL_TRY(check_no_orphans(out.directory_.get()));
   out.lock_ = open_in(out.directory_.get(), log_lock_name, O_RDWR | O_NONBLOCK);
   if (!out.lock_ && errno == ENOENT) return fail(Errc::not_found, "{} has no log", log_directory_name);
   if (!out.lock_) return fail_errno(errno, "open {}", shown(log_lock_name));

@@ -120,9 +120,19 @@ TEST_F(LogDirectoryTest, AnExistingLogIsNotOverwritten) {
   ASSERT_TRUE(open()->append(0, 0, filled('a').bytes()).has_value());
   EXPECT_EQ(create().error().code, Errc::conflict);
   EXPECT_EQ(static_cast<char>(open()->read_segments().value()[0].bytes()[0]), 'a');
+}
+
+// The second attempt must not take the segments for those of an interrupted creation.
+TEST_F(LogDirectoryTest, SegmentsWithoutTheirLockFileStay) {
+  ASSERT_TRUE(create().has_value());
+  ASSERT_TRUE(open().value().append(1, 0, filled('a').bytes()).has_value());
   fs::remove(in_log("lock"));
-  EXPECT_EQ(error(), ".twinloft-intake has no log");
-  EXPECT_EQ(create().error().code, Errc::conflict) << "segments without a lock file may hold mail";
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    EXPECT_EQ(open().error().code, Errc::corrupt);
+    EXPECT_EQ(create().error().code, Errc::corrupt) << "attempt " << attempt;
+    std::ifstream segment(in_log("segment-01"));
+    EXPECT_EQ(segment.get(), 'a') << "attempt " << attempt;
+  }
 }
 
 TEST_F(LogDirectoryTest, AnInterruptedCreationIsFinished) {
