@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -28,7 +29,9 @@ class LoggedMessage final : public DurableMessage {
   LoggedMessage(std::shared_ptr<OpenLog> open, std::unique_ptr<DurableMessage> by_files, FileOps& ops)
       : open_(std::move(open)), by_files_(std::move(by_files)), ops_(ops) {}
   ~LoggedMessage() override {
-    if (appended_) open_->log().end();
+    if (!appended_) return;
+    cancel_open_names();
+    open_->log().end();
   }
   LoggedMessage(const LoggedMessage&) = delete;
   LoggedMessage& operator=(const LoggedMessage&) = delete;
@@ -41,6 +44,7 @@ class LoggedMessage final : public DurableMessage {
   // the name appears after both.
   Status content(int file, const PlannedMessage& planned) override {
     TL_TRY(ops_.start_write_back(file));
+    ended_.assign(planned.names.size(), false);
     appended_ = open_->log().append(planned);
     return logged() ? ops_.write_back(file) : by_files_->content(file, planned);
   }
@@ -48,11 +52,17 @@ class LoggedMessage final : public DurableMessage {
   // A message whose record may or may not be in the log is made durable by its files. The log has failed
   // then, so a replay on a fresh mount leaves this name alone, unless a reader has moved it.
   Status entry(std::size_t index, const NewEntry& entry) override {
-    return logged() ? open_->log().settle(appended_->first + index) : by_files_->entry(index, entry);
+    if (!logged()) return by_files_->entry(index, entry);
+    TL_TRY(open_->log().settle(appended_->first + index));
+    ended_[index] = true;
+    return {};
   }
 
   Status withdraw(std::size_t index) override {
-    if (logged()) return open_->log().cancel(appended_->first + index);
+    if (logged()) {
+      ended_[index] = true;
+      return open_->log().cancel(appended_->first + index);
+    }
     if (!appended_) return by_files_->withdraw(index);
     return fail(Errc::unavailable, "the intake log may have it, since its write failed: {}",
                 appended_->durable.error().message);
@@ -61,10 +71,22 @@ class LoggedMessage final : public DurableMessage {
  private:
   bool logged() const { return appended_ && appended_->durable; }
 
+  // Names that an exception left between record and mark. They were not acknowledged, and would hold the
+  // log's space.
+  void cancel_open_names() noexcept {
+    try {
+      for (std::size_t i = 0; logged() && i < ended_.size(); ++i)
+        if (!ended_[i]) (void)open_->log().cancel(appended_->first + i);
+    } catch (const std::exception& e) {
+      log_error("intake log: a message without a name stays in the log until it is closed: {}", e.what());
+    }
+  }
+
   const std::shared_ptr<OpenLog> open_;
   const std::unique_ptr<DurableMessage> by_files_;
   FileOps& ops_;
   std::optional<IntakeLog::Appended> appended_;
+  std::vector<bool> ended_;  // by name: settled or withdrawn
 };
 
 }  // namespace

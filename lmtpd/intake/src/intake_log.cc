@@ -54,10 +54,11 @@ Status IntakeLog::cancel(std::uint64_t entry) {
   auto ticket = core_.cancel(entry);
   const bool cancelled = ticket && reach_group(lock, ticket->group);
   core_.settle(entry);
-  if (cancelled) return {};
   // An entry that the mark calls settled is not delivered by a replay either.
-  TL_TRY(reach_mark(lock));
+  Status marked = reach_mark(lock);
+  if (!cancelled) TL_TRY(marked);
   lock.unlock();
+  // The name may have been there, and be durable. Its removal has to be durable before the 4xx.
   return files_.sync();
 }
 

@@ -72,6 +72,8 @@ Result<std::unique_ptr<OpenLog>> OpenLog::open(int root, const MountInstance& mo
         unsettled);
     mark.settle_below(scan.next_entry);
     TL_TRY(directory.set_mark(mark.encode()));
+    // The sender of a dropped entry sends again. A replay must not deliver both.
+    TL_TRY(directory.sync());
   }
   if (wrap) out->wrapped_ = wrap(directory);
   LogFiles& files = out->wrapped_ ? *out->wrapped_ : directory;

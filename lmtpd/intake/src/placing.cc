@@ -37,9 +37,9 @@ Fate fate_of(const intake_log::Decision& decision) {
   return decision.why == intake_log::Why::taken_away ? Fate::gone : Fate::present;
 }
 
-// The disk cannot take the copy in stuck/ either.
-bool is_of_disk(int sys) {
-  return sys == ENOSPC || sys == EDQUOT || sys == EROFS;
+// A later run may succeed, and the copy in stuck/ would fail for the same reason.
+bool is_of_machine(int sys) {
+  return sys == ENOSPC || sys == EDQUOT || sys == EROFS || sys == EMFILE || sys == ENFILE || sys == ENOMEM;
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ void Placing::count(const Written& written) {
 }
 
 void Placing::refuse(std::size_t index, const Error& error) {
-  if (is_of_disk(error.sys)) {
+  if (is_of_machine(error.sys)) {
     outcomes_[index] = {Fate::kept, error.message, {}, error.sys};
     return;
   }

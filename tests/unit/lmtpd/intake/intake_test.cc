@@ -331,6 +331,16 @@ void leave_unsettled(const std::string& root, const MountInstance& mount) {
   ASSERT_TRUE(appended && appended->durable);
 }
 
+TEST_F(IntakeTest, AnExceptionBeforeTheNameCancelsTheEntry) {
+  open_log();
+  ops_.before = [](const std::string& call) {
+    if (call.starts_with("link unnamed")) throw std::bad_alloc();
+  };
+  EXPECT_THROW((void)deliver(), std::bad_alloc);
+  ops_.before = nullptr;
+  EXPECT_EQ(replayed(), FileNames{});
+}
+
 TEST_F(IntakeTest, OnTheSameMountUnsettledEntriesAreDropped) {
   leave_unsettled(dir_, this_mount);
   EXPECT_EQ(replayed(), FileNames{"lost"});
