@@ -88,7 +88,7 @@ def in_rounds(rounds, cases, measure, shown):
 
 
 def write_json(options, found):
-    """All figures and the settings into the file options.json, if it is set."""
+    """All figures and the settings into the file options.json, if it is set. An object is written as its fields."""
     if options.json:
         settings = {k: v for k, v in vars(options).items() if k != "json"}
-        pathlib.Path(options.json).write_text(json.dumps({"settings": settings, "found": found}, indent=1) + "\n")
+        pathlib.Path(options.json).write_text(json.dumps({"settings": settings, "found": found}, indent=1, default=vars) + "\n")

@@ -1,8 +1,8 @@
 """How bench/lib/delivery_rows.py reads the names of rows."""
-import pathlib, sys, unittest
+import argparse, json, pathlib, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/lib"))
-import delivery_rows
+import delivery_rows, figures
 
 
 class Rows(unittest.TestCase):
@@ -23,6 +23,15 @@ class Rows(unittest.TestCase):
         found = {"a": [{"per_minute": 10}, {"per_minute": 9}], "b": [{"per_minute": 5}, {"per_minute": 3}]}
         self.assertEqual(delivery_rows.ratios(found, "a", "b"), [2, 3])
         self.assertEqual(delivery_rows.ratios(found, "a", "c"), [])
+
+    def test_written(self):
+        """Rows are among the settings in the file of --json."""
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / "figures.json"
+            figures.write_json(argparse.Namespace(json=str(file), rows=[delivery_rows.parse("C+1ms-log")]), {"C+1ms-log": [{"per_minute": 5}]})
+            written = json.loads(file.read_text())
+        self.assertEqual(written["settings"]["rows"][0]["name"], "C+1ms-log")
+        self.assertEqual(written["found"], {"C+1ms-log": [{"per_minute": 5}]})
 
 
 if __name__ == "__main__":
