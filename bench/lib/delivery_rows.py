@@ -36,6 +36,11 @@ def parse(name):
     return Row(name, place, place.split("+")[0], None if delay is None else float(delay), found["way"] or "")
 
 
+def flushes_of(stat):
+    """The completed flushes of a block device, from the text of /sys/block/NAME/stat (Documentation/block/stat.rst: the 16th field)."""
+    return int(stat.split()[15])
+
+
 def ratios(found, name, other, key="per_minute"):
     """Of the same rounds. Empty: `other` was not measured."""
     return [mine[key] / its[key] for mine, its in zip(found[name], found[other])] if other in found else []

@@ -24,6 +24,9 @@ class Rows(unittest.TestCase):
         self.assertEqual(delivery_rows.ratios(found, "a", "b"), [2, 3])
         self.assertEqual(delivery_rows.ratios(found, "a", "c"), [])
 
+    def test_flushes(self):
+        self.assertEqual(delivery_rows.flushes_of("".join(f" {n:8}" for n in range(1, 18)) + "\n"), 16)
+
     def test_written(self):
         """Rows are among the settings in the file of --json."""
         with tempfile.TemporaryDirectory() as directory:
