@@ -30,6 +30,15 @@ def kill(s):
     return clock
 
 
+def lmtpd_again(s):
+    """kill -9 of lmtpd alone. It starts again on the same mount, without a replay."""
+    load, clock = s.load, Clock()
+    s.lmtpd[s.primary].kill()
+    s.start_mail(s.primary, clock)
+    after(s, load)
+    return clock
+
+
 def cut(s):
     """Every frame of the primary's machine is dropped: its peers and the arbiter are out of reach. Mail still
     arrives there.
@@ -202,3 +211,4 @@ def resync_source(s):
 
 
 KINDS = {f.__name__: f for f in (kill, cut, kill_and_cut, resync_source, restart_all, resync_target, reboot)}
+LOG_KINDS = {**KINDS, "lmtpd_again": lmtpd_again}  # with an intake log

@@ -7,7 +7,7 @@ import mail
 import twinloft as tl
 from etcd import PROGRAMS as ETCD_PROGRAMS, Etcd
 from switch import Switch
-from twinloft import Failed, expect, run, wait_for
+from twinloft import BIN, Failed, expect, run, wait_for
 
 NEEDS = (*ETCD_PROGRAMS, "bridge", "e2fsck", "ip", "losetup", "mkfs.ext4", "nsenter", "tc", "/dev/fuse", "/dev/loop-control",
          *(tl.BIN / name for name in ("spool-repl", "lmtpd", "mailbench")))
@@ -37,6 +37,8 @@ class Stack:
         self.nodes = names
         self.primary, self.lmtpd, self.load = None, dict.fromkeys(names), None
         self.accounts, self.loads, self.formatted = [], 0, False
+        self.logs = options.durability == "intake-log"
+        self.lmtpd_logs, self.delivered, self.dropped = [], 0, 0
         self.v.create()
         self.etcd.start()
         mail.make_users()
@@ -70,12 +72,41 @@ class Stack:
         spool, device = self.spool(node), self.v.device(node)
         if self.formatted:
             self.stage.mount(device, spool)
+            clock.mark("mounted")
+            self.replay(node, "--json")
         else:
             mail.make_spool(self.stage, self.v, device, spool, "-i", "8192")
+            clock.mark("mounted")
+            self.replay(node, "--create")
             self.formatted = True
-        clock.mark("mounted")
+        self.start_mail(node, clock)
+
+    def configure(self, node, name):
+        more = f'[maildir]\ndurability = "{self.options.durability}"\n'
+        if self.logs:
+            more += 'intake_log_size = "16MiB"\nintake_log_checkpoint = "1s"\n'
+        # With "info", lmtpd says of each message what made it durable.
+        return mail.write_config(self.stage, self.v.uuid, self.spool(node), name, more, "info" if self.logs else "warning")
+
+    def replay(self, node, option):
+        """As lmtpd-replay.service: once for each mount, before lmtpd starts. Or makes the log (--create)."""
+        if not self.logs:
+            return
+        config, _ = self.configure(node, f"replay-{node}")
+        r = run(BIN / "lmtpd", "replay", option, "--config", config, check=False)
+        expect(r.returncode == 0, f"lmtpd replay {option} on {node}: exit {r.returncode}\n{r.stdout}")
+        if option == "--json":
+            said = json.loads(r.stdout[r.stdout.index("{"):])
+            self.delivered += said["delivered"]
+            self.dropped += said["dropped"]
+
+    def start_mail(self, node, clock):
+        """Starts lmtpd on the mounted spool, and sends the mail there."""
         self.loads += 1
-        self.lmtpd[node], self.socket = mail.start_lmtpd(self.stage, self.v.uuid, spool, f"lmtpd-{node}{self.loads}", self.v.ns[node])
+        name = f"lmtpd-{node}{self.loads}"
+        config, self.socket = self.configure(node, name)
+        self.lmtpd[node] = mail.serve(self.stage, name, config, self.socket, self.v.ns[node])
+        self.lmtpd_logs.append(self.lmtpd[node].log)
         clock.mark("lmtpd")
         self.primary = node
         self.start_load()
@@ -161,6 +192,15 @@ class Stack:
         self.load.end()
         text = mail.verify(self.accounts, self.spool(self.primary))
         return next(int(line.split()[4]) for line in text.splitlines() if line.startswith("found whole and once"))
+
+    def check_ways(self):
+        """Most messages went by the intake log. Returns what there is to say about it."""
+        lines = [l for log in self.lmtpd_logs for l in log.read_text(errors="replace").splitlines() if "durable=" in l]
+        by_log = sum('durable="intake-log"' in l or "durable=intake-log" in l for l in lines)
+        by_files = len(lines) - by_log
+        text = f"{by_log} messages by the intake log, {by_files} by their files"
+        expect(by_log > by_files, f"most messages were not delivered by the intake log: {text}")
+        return f"{text}; replays have delivered {self.delivered} and dropped {self.dropped}"
 
     def rest(self):
         """All nodes stop cleanly, the file system is clean, and the replicas are equal."""
