@@ -50,6 +50,9 @@ int serve(const daemon::NodeSettings& node, const std::string& path);
 // volume.
 int journal_command(const std::vector<std::string>& arguments);
 
+// Tests FUSE over io_uring on this machine. Prints "good", or the reason why not.
+[[noreturn]] void ring_test_command();
+
 // arguments: after `spool-repl salvage`, and after the words of its two parts. Extraction works without a
 // server.
 int salvage_command(const std::vector<std::string>& arguments);

@@ -108,6 +108,7 @@ std::string general() {
              c.summary);
   add_line(out, "journal VOLUME",
            "list and check the records of a journal, or make an image of the volume at an LSN");
+  add_line(out, "fuse-ring-test", "test on this machine whether FUSE over io_uring works");
   add_line(out, "salvage", "after a split brain: bring the mail of the losing side to the winner");
   out += "\n`spool-repl COMMAND --help` says more of each.\n\n";
   return out.append(config_option).append("  --version, --help\n");
@@ -120,7 +121,7 @@ bool is_command(std::string_view command) {
 }
 
 std::vector<std::string> command_names() {
-  std::vector<std::string> out = {"journal", "salvage"};
+  std::vector<std::string> out = {"journal", "fuse-ring-test", "salvage"};
   for (const Command& c : commands()) out.emplace_back(c.name);
   return out;
 }

@@ -237,9 +237,13 @@ void read_exports(const Table& t, VolumeSettings& v) {
   const toml::table* nbd = t.child("nbd");
   if (fuse) {
     Table f(t, *fuse, fmt::format("volume.{}.fuse", v.name));
-    f.allow({"file", "device"});
+    f.allow({"file", "device", "transport"});
     f.path("file", v.fuse_file, true);
     f.path("device", v.fuse_device);
+    f.text("transport", v.fuse_transport);
+    if (v.fuse_transport != "auto" && v.fuse_transport != "io-uring" && v.fuse_transport != "dev-fuse")
+      f.error(fuse->get("transport"), "transport",
+              fmt::format("\"{}\": expected \"auto\", \"io-uring\" or \"dev-fuse\"", v.fuse_transport));
   }
   if (ublk) {
     Table u(t, *ublk, fmt::format("volume.{}.ublk", v.name));

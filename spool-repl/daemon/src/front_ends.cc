@@ -8,6 +8,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/export/device_export.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
+#include "twinloft/spool-repl/export/ring_test.h"
 #include "twinloft/spool-repl/export/ublk_export.h"
 
 namespace twinloft::repl::daemon {
@@ -19,6 +20,11 @@ void remove_stale_link(const VolumeSettings& settings) {
 }
 
 namespace {
+
+exports::Transport transport_of(const VolumeSettings& settings) {
+  if (settings.fuse_transport == "io-uring") return exports::Transport::io_uring;
+  return settings.fuse_transport == "dev-fuse" ? exports::Transport::dev_fuse : exports::Transport::automatic;
+}
 
 class ConfiguredFrontEnds final : public FrontEnds {
  public:
@@ -134,6 +140,9 @@ Status ConfiguredFrontEnds::start_device(std::function<void(Status)> done) {
   }
   exports::DeviceOptions options;
   options.fuse.mount_point = settings_.fuse_file;
+  options.fuse.owner_flushes = true;
+  options.transport = transport_of(settings_);
+  options.test_ring = fuse::test_ring_in_process;
   options.link = settings_.fuse_device;
   options.tell = tell_;
   TL_TRY_ASSIGN(device_,

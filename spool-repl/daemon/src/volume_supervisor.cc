@@ -203,7 +203,7 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
   compare("write_ack", &V::write_ack_durable), compare("seal_after", &V::seal_after),
       compare("peer_timeout", &V::peer_timeout);
   compare("journal_writes_in_flight", &V::journal_writes_in_flight);
-  compare("fuse", &V::fuse_file, &V::fuse_device), compare("ublk", &V::ublk_device),
+  compare("fuse", &V::fuse_file, &V::fuse_device, &V::fuse_transport), compare("ublk", &V::ublk_device),
       compare("nbd", &V::nbd_listen, &V::nbd_name);
   compare("arbiter", &V::arbiter);
   bool same_peers = std::equal(

@@ -3,7 +3,11 @@
 #include <utility>
 
 #include "fuse/mount.h"
+#include "fuse/ring_kernel.h"
 #include "twinloft/base/log.h"
+#include "twinloft/spool-repl/export/fuse_export.h"
+#include "twinloft/spool-repl/export/own_descriptors.h"
+#include "twinloft/spool-repl/export/ring_export.h"
 
 namespace twinloft::repl::exports {
 
@@ -34,29 +38,69 @@ Result<std::unique_ptr<DeviceExport>> DeviceExport::start(ports::Loop& loop, por
                                                           std::function<void(Result<std::string>)> ready) {
   std::unique_ptr<DeviceExport> device(new DeviceExport(loop, target, side, std::move(options)));
   device->ready_ = std::move(ready);
-  const std::string& path = device->options_.fuse.mount_point;
-  if (!fuse::is_dead_mount(path)) {
+  TL_TRY(device->choose_transport());
+  bool left_over = fuse::is_dead_mount(device->options_.fuse.mount_point);
+  if (left_over || device->test_ring_)
+    device->prepare_then_mount(left_over);
+  else
     TL_TRY(device->mount());
-    return device;
-  }
-  // Detaching waits for programs that read these devices, so it is not done on the thread of all I/O.
-  side.run([path] { detach_left_over(path); },
-           [self = device.get(), alive = std::weak_ptr(device->alive_)] {
-             if (alive.expired()) return;
-             Status mounted = self->aborted_ ? Status() : self->mount();
-             if (self->aborted_)
-               self->on_attached(LoopIdentity{});
-             else if (!mounted)
-               self->on_attached(std::unexpected(mounted.error()));
-           });
   return device;
+}
+
+Status DeviceExport::choose_transport() {
+  if (options_.transport == Transport::dev_fuse) return {};
+  Status on = fuse::ring_is_switched_on();
+  if (options_.transport == Transport::io_uring) {
+    by_ring_ = true;
+    return on;
+  }
+  if (!on)
+    log_info("fuse: {}: requests come by /dev/fuse: {}", options_.fuse.mount_point, on.error().message);
+  test_ring_ = on && options_.test_ring;
+  return {};
+}
+
+// Detaching waits for programs that read these devices, so it is not done on the thread of all I/O.
+void DeviceExport::prepare_then_mount(bool left_over) {
+  auto tested = std::make_shared<Status>();
+  side_.run(
+      [left_over, path = options_.fuse.mount_point, tested,
+       test = test_ring_ ? options_.test_ring : std::function<Status()>()] {
+        if (left_over) detach_left_over(path);
+        if (test) *tested = test();
+      },
+      [this, alive = std::weak_ptr(alive_), tested] {
+        if (alive.expired()) return;
+        by_ring_ = by_ring_ || (test_ring_ && *tested);
+        if (test_ring_ && !*tested)
+          log_warning("fuse: {}: requests come by /dev/fuse: io_uring has failed its test: {}",
+                      options_.fuse.mount_point, tested->error().message);
+        if (aborted_) return on_attached(LoopIdentity{});
+        Status mounted = mount();
+        if (!mounted) on_attached(std::unexpected(mounted.error()));
+      });
 }
 
 Status DeviceExport::mount() {
   fuse::FuseOptions options = options_.fuse;
   options.changed = [this] { look(); };
-  TL_TRY_ASSIGN(fuse_, fuse::FuseExport::start(loop_, target_, side_, std::move(options)));
+  TL_TRY(mount_file(std::move(options)));
   attach();
+  return {};
+}
+
+Status DeviceExport::mount_file(fuse::FuseOptions options) {
+  if (by_ring_) {
+    auto ring = fuse::RingExport::start(loop_, target_, options, fuse::os_ring_kernel());
+    if (ring) {
+      log_info("fuse: {}: requests come by io_uring", options.mount_point);
+      fuse_ = std::move(*ring);
+      return {};
+    }
+    if (options_.transport == Transport::io_uring) return std::unexpected(ring.error());
+    log_warning("fuse: {}: requests come by /dev/fuse: {}", options.mount_point, ring.error().message);
+  }
+  TL_TRY_ASSIGN(fuse_, fuse::FuseExport::start(loop_, target_, side_, std::move(options)));
   return {};
 }
 
@@ -76,11 +120,13 @@ void DeviceExport::attach() {
   wanted.backing_device = fuse_->mounted_device();
   side_.run(
       [attachment, path = options_.fuse.mount_point, wanted] {
-        auto attached = attach_loop(path, wanted);
-        if (attached)
-          attachment->loop = static_cast<LoopIdentity&>(*attached);
-        else
-          attachment->loop = std::unexpected(attached.error());
+        with_own_descriptors([&] {
+          auto attached = attach_loop(path, wanted);
+          if (attached)
+            attachment->loop = static_cast<LoopIdentity&>(*attached);
+          else
+            attachment->loop = std::unexpected(attached.error());
+        });
       },
       [this, alive = std::weak_ptr(alive_), attachment] {
         if (alive.expired()) return;
@@ -109,7 +155,7 @@ Status DeviceExport::take(LoopIdentity attached) {
 void DeviceExport::on_attached(Result<LoopIdentity> attached) {
   attaching_ = false;
   if (attached && aborted_) {
-    if (!attached->device.empty()) abandon_loop(*attached);
+    if (!attached->device.empty()) fuse_->abort([loop = *attached] { abandon_loop(loop); });
     attached = fail(Errc::unavailable, "{}: the export was aborted", options_.fuse.mount_point);
   }
   Status taken = attached ? take(std::move(*attached)) : Status(std::unexpected(attached.error()));
@@ -185,7 +231,7 @@ void DeviceExport::detach(std::function<void(Status)> stopped) {
   auto outcome = std::make_shared<Status>();
   side_.run(
       [outcome, loop = loop_device_] {
-        if (!loop.device.empty()) *outcome = detach_loop(loop);
+        if (!loop.device.empty()) with_own_descriptors([&] { *outcome = detach_loop(loop); });
       },
       [this, alive = std::weak_ptr(alive_), outcome, stopped = std::move(stopped)] {
         if (alive.expired()) return;
@@ -209,10 +255,12 @@ void DeviceExport::abort(std::function<void()> gone) {
     if (!alive.expired() && gone) gone();
   });
   aborted_ = true;
-  if (fuse_) fuse_->abort();  // first, so that waiting requests can end
-  if (loop_device_.device.empty()) return;
-  abandon_loop(loop_device_);
-  withdraw();
+  // First, so that waiting requests can end: closing the loop device waits for them.
+  if (fuse_)
+    fuse_->abort([loop = loop_device_] {
+      if (!loop.device.empty()) abandon_loop(loop);
+    });
+  if (!loop_device_.device.empty()) withdraw();
 }
 
 }  // namespace twinloft::repl::exports

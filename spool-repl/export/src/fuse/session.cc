@@ -150,7 +150,7 @@ void State::submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std
   p.io.data = p.buffer.data();
   p.io.owner = &p;
   p.io.done = &State::on_io_done;
-  ++in_target;
+  counters.most_in_flight = std::max(counters.most_in_flight, ++in_target);
   target.submit(p.io);
 }
 
@@ -223,7 +223,7 @@ void State::on_unmounted(Status outcome) {
 FuseExport::FuseExport(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 FuseExport::~FuseExport() {
-  if (state_->mounted) abort();
+  if (state_->mounted) abort({});
 }
 
 Result<std::unique_ptr<FuseExport>> FuseExport::start(ports::Loop& loop, ports::BlockTarget& target,
@@ -247,12 +247,14 @@ void FuseExport::stop(std::function<void(Status)> stopped) {
                   });
 }
 
-void FuseExport::abort() {
+void FuseExport::abort(std::function<void()> afterwards) {
   State& state = *state_;
-  if (!std::exchange(state.mounted, false)) return;
-  state.stopping = true;
-  abort_mount(state.options.mount_point, state.device, !state.ended);
-  state.unwatch();
+  if (std::exchange(state.mounted, false)) {
+    state.stopping = true;
+    abort_mount(state.options.mount_point, state.device, !state.ended);
+    state.unwatch();
+  }
+  if (afterwards) afterwards();
 }
 
 unsigned FuseExport::in_flight() const {

@@ -52,6 +52,7 @@ struct VolumeSettings {
   std::vector<PeerSettings> peers;
   std::string fuse_file;    // empty: no FUSE export
   std::string fuse_device;  // link to the loop device; empty: no loop device
+  std::string fuse_transport = "auto";  // or "io-uring", "dev-fuse"
   std::string ublk_device;  // link to the ublk device; empty: none. Not beside fuse_file
   std::string nbd_listen;   // "unix:/path" or host:port; empty: no NBD export
   std::string nbd_name;     // export name; default: the volume's
