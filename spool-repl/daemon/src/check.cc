@@ -22,6 +22,7 @@
 #include "twinloft/spool-repl/daemon/events.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
 #include "twinloft/spool-repl/export/loop_device.h"
+#include "twinloft/spool-repl/export/ring_export.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
@@ -259,6 +260,8 @@ struct Checker {
     if (!s.fuse_file.empty() && !served)
       if (Status free = fuse::check_mount_point(s.fuse_file); !free)
         error("fuse.file: {}", free.error().message);
+    if (!s.fuse_file.empty() && s.fuse_transport == "io-uring")
+      if (Status on = fuse::ring_is_switched_on(); !on) error("fuse.transport: {}", on.error().message);
     for (auto [key, link] :
          {std::pair{"fuse.device", &s.fuse_device}, std::pair{"ublk.device", &s.ublk_device}})
       if (Status free = exports::check_symlink(*link); !link->empty() && !free)
