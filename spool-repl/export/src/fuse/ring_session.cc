@@ -29,7 +29,7 @@ constexpr unsigned submits_max = 1000;
 constexpr int first_request_ms = 1000;
 constexpr unsigned entries_in_total = 128, entries_of_queue_min = 4, entries_of_queue_max = 64;
 constexpr std::chrono::milliseconds wait_slice{20};
-constexpr unsigned wait_slices = 250;
+constexpr unsigned wait_slices = 100;
 
 template <class Structure>
 Structure structure_at(const std::byte* bytes) {
@@ -159,6 +159,7 @@ Status State::register_entries() {
     return fail(Errc::unavailable, "fuse: {}: io_uring refuses the ring's entries: {}", options.mount_point,
                 std::strerror(-outcome));
   std::array<RingCompletion, 64> done;
+  int refused = 0;
   while (std::size_t n = kernel->reap(done))
     for (std::size_t i = 0; i < n; ++i) {
       if (done[i].result == 0) {
@@ -166,10 +167,11 @@ Status State::register_entries() {
         continue;
       }
       (void)entries.at(done[i].tag).flow.complete(done[i].result);
-      return fail(Errc::unavailable, "fuse: {}: the kernel refuses an entry of the ring: {}",
-                  options.mount_point, std::strerror(-done[i].result));
+      if (refused == 0) refused = -done[i].result;
     }
-  return {};
+  if (refused == 0) return {};
+  return fail(Errc::unavailable, "fuse: {}: the kernel refuses an entry of the ring: {}", options.mount_point,
+              std::strerror(refused));
 }
 
 void State::watch() {
