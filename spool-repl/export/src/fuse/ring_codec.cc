@@ -61,8 +61,8 @@ Decision attributes(const FileFacts& file, std::span<std::byte> reply) {
   out.attr.blksize = page;
   out.attr.blocks = file.size_bytes / 512;
   out.attr.atime = out.attr.mtime = out.attr.ctime = static_cast<std::uint64_t>(own.st_mtim.tv_sec);
-  out.attr.atimensec = out.attr.mtimensec = out.attr.ctimensec =
-      static_cast<std::uint32_t>(own.st_mtim.tv_nsec);
+  out.attr.atimensec = out.attr.mtimensec = out.attr.ctimensec = static_cast<std::uint32_t>(
+      own.st_mtim.tv_nsec);
   return reply_of(put(out, reply));
 }
 
@@ -176,9 +176,8 @@ std::expected<fuse_init_out, int> answer_init(std::span<const std::byte> argumen
   std::uint64_t offered = in.flags | std::uint64_t{in.flags2} << 32;
   if ((in.flags & FUSE_INIT_EXT) == 0 || (offered & uapi::over_io_uring) == 0)
     return std::unexpected(EOPNOTSUPP);
-  std::uint64_t wanted =
-      (offered & (FUSE_ASYNC_READ | FUSE_ASYNC_DIO | FUSE_BIG_WRITES | FUSE_MAX_PAGES)) | FUSE_INIT_EXT |
-      uapi::over_io_uring;
+  std::uint64_t wanted = (offered & (FUSE_ASYNC_READ | FUSE_ASYNC_DIO | FUSE_BIG_WRITES | FUSE_MAX_PAGES)) |
+                         FUSE_INIT_EXT | uapi::over_io_uring;
   fuse_init_out out{};
   out.major = FUSE_KERNEL_VERSION;
   out.minor = uapi::minor_with_ring;

@@ -18,7 +18,7 @@ namespace twinloft::repl::fuse {
 // What the mounted file is.
 struct FileFacts {
   std::uint64_t size_bytes = 0;
-  struct stat underlying{};  // of the mount point's own file: owner and times
+  struct stat underlying{};     // of the mount point's own file: owner and times
   std::uint32_t max_bytes = 0;  // of a read or write
   bool write_lost = false;      // a write has failed: no flush succeeds any more
 };
@@ -61,8 +61,8 @@ struct InitWish {
   std::uint32_t max_bytes = 0;  // of a read or write
   unsigned max_background = 0;
 };
-// The reply to FUSE_INIT. Errors: EPROTO (no such request, or a kernel without the ring), EOPNOTSUPP (the ring
-// is switched off).
+// The reply to FUSE_INIT. Errors: EPROTO (no such request, or a kernel without the ring), EOPNOTSUPP (the
+// ring is switched off).
 std::expected<fuse_init_out, int> answer_init(std::span<const std::byte> arguments, const InitWish& wish);
 
 // How many numbers a list such as "0-3,8" has: the kernel's lists of processors. 0: not a list.

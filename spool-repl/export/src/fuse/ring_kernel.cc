@@ -81,10 +81,11 @@ class OsRingKernel final : public RingKernel {
   Status open_ring(unsigned entries) override {
     // The loop enters the kernel in each turn, so requests need no interrupt. One refused command must not
     // hold the next commands back.
-    int rc = io_uring_queue_init(
-        entries, &ring_, IORING_SETUP_SQE128 | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN);
+    int rc = io_uring_queue_init(entries, &ring_,
+                                 IORING_SETUP_SQE128 | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN);
     if (rc < 0)
-      return unavailable_errno(-rc, "fuse: io_uring with large entries (sysctl kernel.io_uring_disabled must be 0)");
+      return unavailable_errno(
+          -rc, "fuse: io_uring with large entries (sysctl kernel.io_uring_disabled must be 0)");
     open_ = true;
     return {};
   }

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +17,11 @@
 #include <vector>
 
 #include "ring_kernel.h"
+#include "twinloft/base/clock.h"
+#include "twinloft/base/durable.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/process.h"
+#include "twinloft/base/program.h"
 #include "twinloft/spool-repl/export/ring_export.h"
 
 namespace twinloft::repl::fuse {
@@ -30,7 +31,7 @@ namespace {
 constexpr std::size_t volume_bytes = 4u << 20, piece_bytes = 1u << 20;
 constexpr int mount_ms = 2000;
 constexpr std::chrono::seconds time_max{4};
-constexpr int process_ms = 5000, end_ms = 1000, pause_ms = 10;
+constexpr std::chrono::seconds process_time_max{5};
 constexpr std::string_view mounted_word = "mounted\n", good_word = "good\n";
 
 // Completes every request at once.
@@ -75,10 +76,11 @@ Status use_file(const std::string& path) {
   if (data == nullptr) return fail(Errc::unavailable, "no memory");
   std::byte* found = data + piece_bytes;
   for (std::size_t at = 0; at < volume_bytes; at += piece_bytes) {
-    for (std::size_t i = 0; i < piece_bytes; ++i) data[i] = static_cast<std::byte>((at + i) * 2654435761u >> 16);
+    for (std::size_t i = 0; i < piece_bytes; ++i)
+      data[i] = static_cast<std::byte>((at + i) * 2654435761u >> 16);
     if (::pwrite(file.get(), data, piece_bytes, static_cast<off_t>(at)) != ssize_t{piece_bytes})
       return fail_errno(errno, "a write to the test's file");
-    if (::fsync(file.get()) != 0) return fail_errno(errno, "fsync of the test's file");
+    TL_TRY(sync_durably(file.get()));
     if (::pread(file.get(), found, piece_bytes, static_cast<off_t>(at)) != ssize_t{piece_bytes})
       return fail_errno(errno, "a read of the test's file");
     if (std::memcmp(data, found, piece_bytes) != 0)
@@ -164,37 +166,13 @@ Result<std::unique_ptr<RingTest>> RingTest::start(ports::Loop& loop, std::functi
   return std::unique_ptr<RingTest>(new RingTest(std::move(state)));
 }
 
-namespace {
-
-// False: it has not ended in time.
-bool await_end(pid_t process, int milliseconds) {
-  for (; milliseconds > 0; milliseconds -= pause_ms) {
-    if (::waitpid(process, nullptr, WNOHANG) != 0) return true;
-    ::poll(nullptr, 0, pause_ms);
-  }
-  return false;
-}
-
-}  // namespace
-
+// A process that even SIGKILL does not end is left alone: the runner does not wait for it.
 Status test_ring_in_process() {
-  TL_TRY_ASSIGN(auto pipe, make_pipe());
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, pipe.write.get(), STDOUT_FILENO);
-  char program[] = "spool-repl", command[] = "fuse-ring-test";
-  char* arguments[] = {program, command, nullptr};
-  pid_t process = 0;
-  int rc = ::posix_spawn(&process, "/proc/self/exe", &actions, nullptr, arguments, environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  pipe.write.reset();
-  if (rc != 0) return fail_errno(rc, "no process for the test");
-  auto line = read_line(pipe.read.get(), process_ms);
-  // A process that even SIGKILL does not end is left alone.
-  ::kill(process, SIGKILL);
-  (void)await_end(process, end_ms);
-  if (!line) return std::unexpected(line.error());
-  return *line == good_word ? Status() : failed_test(*line);
+  OsClock clock;
+  ProgramRunner runner(clock);
+  TL_TRY_ASSIGN(auto ran,
+                runner.run({"/proc/self/exe", "fuse-ring-test"}, "", clock.now() + process_time_max));
+  return ran.exit_code == 0 && ran.out == good_word ? Status() : failed_test(ran.out);
 }
 
 }  // namespace twinloft::repl::fuse

@@ -12,7 +12,8 @@
 
 namespace twinloft::repl::fuse::uapi {
 
-inline constexpr std::uint64_t over_io_uring = 1ull << 41;  // FUSE_OVER_IO_URING, of flags and flags2 together
+inline constexpr std::uint64_t over_io_uring = 1ull << 41;  // FUSE_OVER_IO_URING, of flags and flags2
+                                                            // together
 inline constexpr std::uint32_t minor_with_ring = 42;
 
 enum RingCommand : std::uint32_t {

@@ -121,6 +121,23 @@ TEST_F(ConfigTest, Defaults) {
   EXPECT_TRUE(v.peers.empty() && v.fuse_file.empty() && v.nbd_listen.empty());
 }
 
+TEST_F(ConfigTest, TheFuseFileHasATransport) {
+  std::string section = minimal + "[volume.mail.fuse]\nfile = \"/run/twinloft/mail\"\n";
+  auto out = load(section);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].fuse_transport, "auto");
+  for (std::string value : {"auto", "io-uring", "dev-fuse"}) {
+    out = load(section + "transport = \"" + value + "\"\n");
+    ASSERT_TRUE(out) << out.error().message;
+    EXPECT_EQ(out->volumes[0].fuse_transport, value);
+  }
+  auto refused = load(section + "transport = \"uring\"\n");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("expected \"auto\", \"io-uring\" or \"dev-fuse\""),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST_F(ConfigTest, UblkIsABlockDeviceInPlaceOfFuse) {
   auto out = load(minimal + "[volume.mail.ublk]\ndevice = \"/run/twinloft/mail\"\n");
   ASSERT_TRUE(out) << out.error().message;

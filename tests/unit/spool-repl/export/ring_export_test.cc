@@ -18,8 +18,8 @@ struct RingExportTest : testing::Test {
     FuseOptions options;
     options.mount_point = "/nowhere";
     options.changed = [this] { ++changes; };
-    TL_TRY_ASSIGN(ring, RingExport::start(*loop, target, std::move(options),
-                                          std::make_unique<FakeRingKernel>(fake)));
+    TL_TRY_ASSIGN(
+        ring, RingExport::start(*loop, target, std::move(options), std::make_unique<FakeRingKernel>(fake)));
     return {};
   }
   template <class Predicate>

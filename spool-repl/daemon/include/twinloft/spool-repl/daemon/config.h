@@ -50,12 +50,12 @@ struct VolumeSettings {
   Duration peer_timeout = std::chrono::seconds(6);
   unsigned journal_writes_in_flight = 4;
   std::vector<PeerSettings> peers;
-  std::string fuse_file;    // empty: no FUSE export
-  std::string fuse_device;  // link to the loop device; empty: no loop device
+  std::string fuse_file;                // empty: no FUSE export
+  std::string fuse_device;              // link to the loop device; empty: no loop device
   std::string fuse_transport = "auto";  // or "io-uring", "dev-fuse"
-  std::string ublk_device;  // link to the ublk device; empty: none. Not beside fuse_file
-  std::string nbd_listen;   // "unix:/path" or host:port; empty: no NBD export
-  std::string nbd_name;     // export name; default: the volume's
+  std::string ublk_device;              // link to the ublk device; empty: none. Not beside fuse_file
+  std::string nbd_listen;               // "unix:/path" or host:port; empty: no NBD export
+  std::string nbd_name;                 // export name; default: the volume's
 };
 
 struct NodeSettings {

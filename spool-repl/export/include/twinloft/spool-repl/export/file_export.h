@@ -37,8 +37,8 @@ class FileExport {
   virtual void stop(std::function<void(Status)> stopped) = 0;
 
   // Ends the connection: waiting requests fail, and the mount disappears after its last user. For a process
-  // that must end; completed writes without a flush are lost, as in a power cut. `afterwards` may be empty. It
-  // runs after the end of the connection, on a thread that may wait for the file's other users.
+  // that must end; completed writes without a flush are lost, as in a power cut. `afterwards` may be empty.
+  // It runs after the end of the connection, on a thread that may wait for the file's other users.
   virtual void abort(std::function<void()> afterwards) = 0;
   // Sends the replies, if the owner has chosen to do so.
   virtual void flush() {}
@@ -47,7 +47,7 @@ class FileExport {
   virtual const FuseCounters& counters() const = 0;
   virtual const std::string& mount_point() const = 0;
   virtual dev_t mounted_device() const = 0;  // st_dev of the file
-  virtual bool connected() const = 0;        // false: unmounted or aborted, by this process or another program
+  virtual bool connected() const = 0;  // false: unmounted or aborted, by this process or another program
 };
 
 }  // namespace twinloft::repl::fuse

@@ -36,8 +36,7 @@ class RingExport final : public FileExport {
   // As FuseExport::start(). The ring is ready, or nothing is mounted. Errors: also Errc::unavailable (the
   // kernel has no ring, or it is switched off or refused).
   static Result<std::unique_ptr<RingExport>> start(ports::Loop& loop, ports::BlockTarget& target,
-                                                   FuseOptions options,
-                                                   std::unique_ptr<RingKernel> kernel);
+                                                   FuseOptions options, std::unique_ptr<RingKernel> kernel);
   // Waits up to 5 s until the kernel has returned the entries. Their memory is kept if it does not.
   ~RingExport() override;
   RingExport(const RingExport&) = delete;

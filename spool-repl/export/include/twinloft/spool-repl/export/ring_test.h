@@ -1,5 +1,5 @@
-// A test of FUSE over io_uring on this machine. A failure, also one that hangs, must not harm the program that
-// asks: so the test runs in processes of its own, on a mount without a path that ends with them.
+// A test of FUSE over io_uring on this machine. A failure, also one that hangs, must not harm the program
+// that asks: so the test runs in processes of its own, on a mount without a path that ends with them.
 #pragma once
 
 #include <functional>
