@@ -14,6 +14,7 @@
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "twinloft/spool-repl/export/loop_process.h"
 #include "usage.h"
 
 namespace twinloft::repl::ctl {
@@ -204,6 +205,7 @@ int exit_of_answer(const Error& error) {
 }  // namespace twinloft::repl::ctl
 
 int main(int argc, char** argv) {
+  twinloft::repl::exports::serve_as_loop_process(argc, argv);
   try {
     return twinloft::repl::ctl::run(argc, argv);
   } catch (const std::exception& e) {

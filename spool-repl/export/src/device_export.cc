@@ -6,7 +6,7 @@
 #include "fuse/ring_kernel.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
-#include "twinloft/spool-repl/export/own_descriptors.h"
+#include "twinloft/spool-repl/export/loop_process.h"
 #include "twinloft/spool-repl/export/ring_export.h"
 
 namespace twinloft::repl::exports {
@@ -118,21 +118,13 @@ void DeviceExport::attach() {
   auto attachment = std::make_shared<Attachment>();
   LoopOptions wanted = options_.loop;
   wanted.backing_device = fuse_->mounted_device();
-  side_.run(
-      [attachment, path = options_.fuse.mount_point, wanted] {
-        with_own_descriptors([&] {
-          auto attached = attach_loop(path, wanted);
-          if (attached)
-            attachment->loop = static_cast<LoopIdentity&>(*attached);
-          else
-            attachment->loop = std::unexpected(attached.error());
-        });
-      },
-      [this, alive = std::weak_ptr(alive_), attachment] {
-        if (alive.expired()) return;
-        attachment->taken = true;
-        on_attached(std::move(attachment->loop));
-      });
+  side_.run([attachment, path = options_.fuse.mount_point,
+             wanted] { attachment->loop = attach_loop_apart(path, wanted); },
+            [this, alive = std::weak_ptr(alive_), attachment] {
+              if (alive.expired()) return;
+              attachment->taken = true;
+              on_attached(std::move(attachment->loop));
+            });
 }
 
 DeviceExport::~DeviceExport() {
@@ -231,7 +223,7 @@ void DeviceExport::detach(std::function<void(Status)> stopped) {
   auto outcome = std::make_shared<Status>();
   side_.run(
       [outcome, loop = loop_device_] {
-        if (!loop.device.empty()) with_own_descriptors([&] { *outcome = detach_loop(loop); });
+        if (!loop.device.empty()) *outcome = detach_loop_apart(loop);
       },
       [this, alive = std::weak_ptr(alive_), outcome, stopped = std::move(stopped)] {
         if (alive.expired()) return;

@@ -19,6 +19,7 @@
 #include "ram_target.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/export/device_export.h"
+#include "twinloft/spool-repl/export/loop_process.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
@@ -195,6 +196,7 @@ int serve(const Arguments& arguments) {
 }  // namespace twinloft::repl
 
 int main(int argc, char** argv) {
+  twinloft::repl::exports::serve_as_loop_process(argc, argv);
   twinloft::log_set_program("export_ram");
   auto arguments = twinloft::repl::parse(argc, argv);
   if (!arguments) {
