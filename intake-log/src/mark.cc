@@ -10,8 +10,8 @@ namespace twinloft::intake_log {
 
 namespace {
 
-constexpr std::uint32_t magic = 0x4d494c54;  // "TLIM"
-constexpr std::size_t crc_offset = 8;
+constexpr std::uint32_t mark_magic = 0x4d494c54;  // "TLIM"
+constexpr std::size_t mark_crc_offset = 8;
 constexpr std::uint64_t word_bits = 64;
 // Sums of entry numbers never overflow.
 constexpr std::uint64_t entry_max = std::uint64_t{1} << 62;
@@ -22,9 +22,9 @@ std::uint64_t bits_below(std::uint64_t count) {  // count: below 64
 
 std::uint32_t crc_of(ByteSpan bytes) {
   constexpr std::array<std::byte, 4> zero{};
-  std::uint32_t crc = crc32c(bytes.first(crc_offset));
+  std::uint32_t crc = crc32c(bytes.first(mark_crc_offset));
   crc = crc32c(zero, crc);
-  return crc32c(bytes.subspan(crc_offset + 4), crc);
+  return crc32c(bytes.subspan(mark_crc_offset + 4), crc);
 }
 
 }  // namespace
@@ -94,14 +94,14 @@ std::vector<std::byte> Mark::encode() const {
   std::vector<std::byte> out;
   out.reserve(mark_fixed_bytes + words_.size() * sizeof(std::uint64_t));
   Writer w(out);
-  w.put(magic);
+  w.put(mark_magic);
   w.put(mark_version);
   w.put(static_cast<std::uint16_t>(words_.size()));
   w.put(std::uint32_t{0});
   w.put_bytes(incarnation_.bytes);
   w.put(prefix_);
   for (std::uint64_t word : words_) w.put(word);
-  store_le(out.data() + crc_offset, crc_of(out));
+  store_le(out.data() + mark_crc_offset, crc_of(out));
   return out;
 }
 
@@ -116,7 +116,7 @@ Result<Mark> Mark::decode(ByteSpan bytes, const Uuid& incarnation) {
   Uuid of;
   r.get_into(of.bytes);
   const auto prefix = r.get<std::uint64_t>();
-  if (!r.ok() || kind != magic) return fail(Errc::corrupt, "this is not a mark");
+  if (!r.ok() || kind != mark_magic) return fail(Errc::corrupt, "this is not a mark");
   if (crc != crc_of(bytes)) return fail(Errc::corrupt, "the checksum of the mark is wrong");
   if (version != mark_version)
     return fail(Errc::invalid, "the mark has version {}, and this program reads version {}", version,
