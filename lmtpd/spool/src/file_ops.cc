@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -90,10 +91,19 @@ Status OsFileOps::link(int from_dir, const std::string& from, int to_dir, const 
   return fail_errno(errno, "link {} to {}", from, to);
 }
 
-// open(2), O_TMPFILE. AT_EMPTY_PATH without this link needs CAP_DAC_READ_SEARCH, or Linux 6.10.
+// open(2), O_TMPFILE. AT_EMPTY_PATH without a path in /proc needs CAP_DAC_READ_SEARCH, or Linux 6.10. Other
+// kernels answer ENOENT.
 Status OsFileOps::link_unnamed(int file, int to_dir, const std::string& to) {
+  static std::atomic<bool> needs_proc{false};
+  if (!needs_proc) {
+    if (::linkat(file, "", to_dir, to.c_str(), AT_EMPTY_PATH) == 0) return {};
+    if (errno != ENOENT) return fail_errno(errno, "link to {}", to);
+  }
   const std::string from = fmt::format("/proc/self/fd/{}", file);
-  if (::linkat(AT_FDCWD, from.c_str(), to_dir, to.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+  if (::linkat(AT_FDCWD, from.c_str(), to_dir, to.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+    needs_proc = true;
+    return {};
+  }
   const int sys = errno;
   if (sys == ENOENT && ::access("/proc/self/fd", F_OK) != 0)
     return fail_errno(EOPNOTSUPP, "/proc/self/fd does not exist: link to {}", to);

@@ -33,6 +33,23 @@ TEST_F(UnnamedFilesTest, TheFileAppearsWholeWithItsName) {
   EXPECT_EQ(about.st_nlink, 1u);
 }
 
+// The kernel refuses an empty path to another user than the one that opened the file, like kernels before
+// Linux 6.10 to every user without CAP_DAC_READ_SEARCH.
+TEST_F(UnnamedFilesTest, WithoutTheRightToAnEmptyPathItIsLinkedByProc) {
+  ASSERT_TRUE(test::is_root());
+  Fd file = os_.create_unnamed(root_.get()).value();
+  ASSERT_EQ(::fchown(file.get(), test::mail_uid, test::mail_uid), 0);
+  ASSERT_EQ(::chmod(dir_.c_str(), 0777), 0);
+  become_mail_user();
+  ASSERT_EQ(::linkat(file.get(), "", root_.get(), "name", AT_EMPTY_PATH), -1);
+  ASSERT_EQ(errno, ENOENT);
+  for (const char* name : {"name", "another"}) {
+    Status linked = os_.link_unnamed(file.get(), root_.get(), name);
+    EXPECT_TRUE(linked.has_value()) << linked.error().message;
+  }
+  EXPECT_EQ(test::list(dir_).size(), 2u);
+}
+
 TEST_F(UnnamedFilesTest, TheLinkNeverReplacesAMessage) {
   std::ofstream(path("name")) << "old";
   Fd file = os_.create_unnamed(root_.get()).value();
