@@ -15,6 +15,7 @@ WITHOUT_LIBRARY = {
     "spool-milter/app": ["base", "spool-milter/core", LMTPD],
     "spool-repl/ctl": ["base", "intake-log", "mail", REPL],
     "bench/filter": [],
+    "bench/message_cost": [],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/support": ["base", "intake-log"],
     "tests/unit/base": ["base"],
