@@ -1,10 +1,8 @@
 #include "twinloft/lmtpd/intake/log_directory.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "open_without_links.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/durable.h"
 
@@ -35,23 +34,15 @@ std::string shown(std::string_view name) {
   return fmt::format("{}/{}", log_directory_name, name);
 }
 
-Fd open_in(int dir, const std::string& name, std::uint64_t flags, std::uint64_t mode = 0) {
-  struct open_how how{};
-  how.flags = flags | O_CLOEXEC | O_NOFOLLOW;
-  how.mode = mode;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
-  long fd;
-  do {
-    fd = ::syscall(SYS_openat2, dir, name.c_str(), &how, sizeof how);
-  } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-  return Fd(static_cast<int>(fd));
-}
-
 Result<struct statx> about(int fd, std::string_view name) {
   struct statx out{};
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &out) != 0)
     return fail_errno(errno, "{}", shown(name));
   return out;
+}
+
+Fd open_in(int dir, const std::string& name, std::uint64_t flags, std::uint64_t mode = 0) {
+  return open_without_links(dir, name, flags | O_NOFOLLOW, mode);
 }
 
 // Nobody else may read mail in the log, or change it.

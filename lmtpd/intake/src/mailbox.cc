@@ -1,15 +1,14 @@
 #include "twinloft/lmtpd/intake/mailbox.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "open_without_links.h"
 #include "twinloft/lmtpd/intake/log_directory.h"
 #include "twinloft/mail/maildir_name.h"
 
@@ -18,17 +17,6 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t read_bytes = 256u << 10;  // at once, a multiple of log_block_bytes
-
-Fd open_without_links(int dir, const std::string& name, std::uint64_t flags) {
-  struct open_how how{};
-  how.flags = flags | O_CLOEXEC;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
-  long fd;
-  do {
-    fd = ::syscall(SYS_openat2, dir, name.c_str(), &how, sizeof how);
-  } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-  return Fd(static_cast<int>(fd));
-}
 
 std::unexpected<Error> fail_to_open(int sys, const std::string& shown) {
   if (sys == ENOENT) return std::unexpected(Error{Errc::not_found, shown + " does not exist", sys});

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "segments_of.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
@@ -11,17 +12,6 @@ using intake_log::Mark;
 using intake_log::Scan;
 
 namespace {
-
-class DirectoryReader final : public intake_log::SegmentReader {
- public:
-  explicit DirectoryReader(const LogDirectory& directory) : directory_(directory) {}
-  Status read(std::uint32_t segment, std::uint64_t offset, MutableByteSpan out) const override {
-    return directory_.read(segment, offset, out);
-  }
-
- private:
-  const LogDirectory& directory_;
-};
 
 Status check_usable(LogDirectory& directory) {
   TL_TRY_ASSIGN(bool mine, directory.lock());
@@ -35,7 +25,7 @@ Status check_usable(LogDirectory& directory) {
 
 Result<Scan> scan_of(const LogDirectory& directory) {
   TL_TRY_ASSIGN(Scan scan,
-                intake_log::scan(directory.shape(), directory.incarnation(), DirectoryReader(directory)));
+                intake_log::scan(directory.shape(), directory.incarnation(), SegmentsOf(directory)));
   if (scan.damage.empty()) return scan;
   return fail(Errc::corrupt, "{} is damaged ({}): run \"lmtpd replay\"", log_directory_name,
               scan.damage.front().why);

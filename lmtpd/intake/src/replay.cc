@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "segments_of.h"
 #include "twinloft/intake_log/decide.h"
 #include "twinloft/intake_log/entries.h"
 #include "twinloft/intake_log/group.h"
@@ -13,17 +14,6 @@
 namespace twinloft::lmtpd {
 
 namespace {
-
-class Segments final : public intake_log::SegmentReader {
- public:
-  explicit Segments(const LogDirectory& log) : log_(log) {}
-  Status read(std::uint32_t segment, std::uint64_t offset, MutableByteSpan out) const override {
-    return log_.read(segment, offset, out);
-  }
-
- private:
-  const LogDirectory& log_;
-};
 
 struct Loaded {
   intake_log::Mark mark;
@@ -38,7 +28,7 @@ struct Loaded {
 Result<Loaded> load(const LogDirectory& log) {
   TL_TRY_ASSIGN(std::vector<std::byte> bytes, log.read_mark());
   TL_TRY_ASSIGN(intake_log::Mark mark, intake_log::Mark::decode(bytes, log.incarnation()));
-  const Segments segments(log);
+  const SegmentsOf segments(log);
   TL_TRY_ASSIGN(intake_log::Scan scan, intake_log::scan(log.shape(), log.incarnation(), segments));
   TL_TRY(intake_log::check_mark(mark, scan));
   TL_TRY_ASSIGN(intake_log::LogEntries entries, intake_log::LogEntries::read(scan, segments));

@@ -412,7 +412,7 @@ void State::connection_ended() {
   tell_changed();
 }
 
-// A request would stay without an answer for ever. Without the connection, all requests fail.
+// The request would never be answered. Without the connection, all requests fail.
 void State::break_connection(const std::string& why) {
   if (ended || !mounted) return;
   log_error("fuse: {}: the connection is ended: {}", options.mount_point, why);

@@ -3,7 +3,7 @@
 // Such a call may wait for the file in a way that not even SIGKILL ends. The wait ends with the FUSE
 // connection, which ends when /dev/fuse is closed. A killed process gives up its descriptors and its memory
 // with its last thread, and the memory's io_urings keep /dev/fuse open. So a waiting thread of the server,
-// even one with its own descriptors, would keep the connection and itself for ever.
+// even one with its own descriptors, would keep the connection and itself without an end.
 #pragma once
 
 #include <string>
