@@ -34,14 +34,27 @@ std::size_t printable_length(std::string_view text) {
   return control ? 0 : length;
 }
 
-void append_escaped(std::string& out, std::string_view value, std::string_view special) {
+// Which characters append_escaped() marks with a backslash.
+enum class Mark { none, quotes };
+
+bool is_plain(char c, Mark mark) {
+  return c >= 0x20 && c < 0x7f && (mark == Mark::none || (c != '"' && c != '\\'));
+}
+
+// Most values are plain ASCII, which is copied whole.
+void append_escaped(std::string& out, std::string_view value, Mark mark) {
   while (!value.empty()) {
-    std::size_t length = printable_length(value);
+    std::size_t length = 0;
+    while (length < value.size() && is_plain(value[length], mark)) ++length;
+    out.append(value.substr(0, length));
+    value.remove_prefix(length);
+    if (value.empty()) return;
+    length = printable_length(value);
     if (length == 0) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(value[0]));
       length = 1;
     } else {
-      if (special.find(value[0]) != special.npos) out += '\\';
+      if (length == 1) out += '\\';
       out += value.substr(0, length);
     }
     value.remove_prefix(length);
@@ -50,17 +63,22 @@ void append_escaped(std::string& out, std::string_view value, std::string_view s
 
 void append_quoted(std::string& out, std::string_view value) {
   out += '"';
-  append_escaped(out, value, "\"\\");
+  append_escaped(out, value, Mark::quotes);
   out += '"';
 }
 
 std::string line_of(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
-  std::string line = g_program.empty() ? fmt::format("{}: ", name_of(level))
-                                       : fmt::format("level={} prog={} msg=", name_of(level), g_program);
-  if (g_program.empty())
-    append_escaped(line, message, "");
-  else
+  std::size_t bytes = g_program.size() + message.size() + 32;
+  for (const LogField& field : fields) bytes += field.key.size() + field.value.size() + 4;
+  std::string line;
+  line.reserve(bytes);
+  if (g_program.empty()) {
+    line.append(name_of(level)).append(": ");
+    append_escaped(line, message, Mark::none);
+  } else {
+    line.append("level=").append(name_of(level)).append(" prog=").append(g_program).append(" msg=");
     append_quoted(line, message);
+  }
   for (const LogField& field : fields) {
     line += ' ';
     line += field.key;

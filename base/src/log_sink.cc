@@ -102,6 +102,19 @@ void push(Sink& s, std::string line) {
   ++s.unwritten;
 }
 
+// The first line of the queue, with the lines behind it that a pipe takes in the same write. lines: their
+// number.
+std::string take_lines(Sink& s, std::size_t& lines) {
+  std::string text = std::move(s.queue.front());
+  s.queue.pop_front();
+  for (lines = 1; !s.queue.empty() && text.size() + s.queue.front().size() <= piece_max; ++lines) {
+    text += s.queue.front();
+    s.queue.pop_front();
+  }
+  s.queue_bytes -= text.size();
+  return text;
+}
+
 void* write_lines(void*) {
   (void)::prctl(PR_SET_NAME, "log");
   Sink& s = sink();
@@ -109,14 +122,13 @@ void* write_lines(void*) {
   for (;;) {
     s.changed.wait(lock, [&] { return s.ending || !s.queue.empty(); });
     if (s.queue.empty()) break;
-    std::string line = std::move(s.queue.front());
-    s.queue.pop_front();
-    s.queue_bytes -= line.size();
+    std::size_t lines = 0;
+    std::string text = take_lines(s, lines);
     if (s.queue.empty() && s.missing > 0) push(s, s.notice.load()(std::exchange(s.missing, 0)));
     lock.unlock();
-    write_and_wait(line);
+    write_and_wait(text);
     lock.lock();
-    --s.unwritten;
+    s.unwritten -= lines;
   }
   s.ended = true;
   s.changed.notify_all();

@@ -123,6 +123,11 @@ TEST(Log, IsForProgramsOrForAPerson) {
   log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "level=warning prog=test msg=\"a \\\"b\\\"\\x0ac\" key=\"x y\"\n");
+  testing::internal::CaptureStderr();
+  log_line(LogLevel::warning, "\x1f \x7f~", {{"path", "C:\\x"}, {"none", ""}, {"last", "plain\xc3\xa4"}});
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "level=warning prog=test msg=\"\\x1f \\x7f~\" path=\"C:\\\\x\" none=\"\" last=\"plain\xc3\xa4\"\n");
   log_set_program("");
   testing::internal::CaptureStderr();
   log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});

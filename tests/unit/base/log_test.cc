@@ -32,10 +32,11 @@ namespace {
 // A process whose standard error is a pipe or a socket of the test. It writes no core file.
 class Child {
  public:
-  enum class Log { pipe, socket };
+  enum class Log { pipe, socket, writes };  // writes: each write(2) is one packet
   Child(Log kind, const std::function<void()>& body) {
     int ends[2];
-    EXPECT_EQ(kind == Log::pipe ? ::pipe(ends) : ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    int type = kind == Log::writes ? SOCK_SEQPACKET : SOCK_STREAM;
+    EXPECT_EQ(kind == Log::pipe ? ::pipe(ends) : ::socketpair(AF_UNIX, type, 0, ends), 0);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(ends[1], STDERR_FILENO);
@@ -66,6 +67,14 @@ class Child {
       out.append(buffer, static_cast<std::size_t>(n));
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
+    return out;
+  }
+  // The text of each read until the end.
+  std::vector<std::string> read_each() {
+    std::vector<std::string> out;
+    char buffer[65536];
+    for (ssize_t n; (n = ::read(reader_.get(), buffer, sizeof buffer)) > 0;)
+      out.emplace_back(buffer, static_cast<std::size_t>(n));
     return out;
   }
   std::string read_all() {
@@ -114,6 +123,35 @@ TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
     EXPECT_TRUE(has(text, "log lines are missing here: the log's reader was too slow\" lines=\""))
         << tail_of(text);
     EXPECT_TRUE(has(text, "the last line"));
+  }
+}
+
+// The reader begins when all lines are logged, so that most lines wait in the queue.
+TEST(Log, LinesThatWaitTogetherAreWrittenTogether) {
+  constexpr std::size_t lines = 5000, write_max = 4096;  // bytes that a pipe takes whole
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  Fd ready[2] = {Fd(ends[0]), Fd(ends[1])};
+  Child child(Child::Log::writes, [&] {
+    LogWriter writer;
+    for (std::size_t i = 0; i < lines; ++i) log_info("line {}", i);
+    (void)!::write(ready[1].get(), "x", 1);
+    log_settle();
+  });
+  char byte;
+  ASSERT_EQ(::read(ready[0].get(), &byte, 1), 1);
+  std::string text;
+  std::vector<std::string> writes = child.read_each();
+  for (const std::string& each : writes) {
+    EXPECT_TRUE(each.size() <= write_max && each.ends_with('\n')) << each.size();
+    text += each;
+  }
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_LT(writes.size(), lines / 2);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < lines; ++i, ++at) {
+    at = text.find(fmt::format("msg=\"line {}\"\n", i), at);
+    ASSERT_NE(at, text.npos) << i;
   }
 }
 
