@@ -7,6 +7,7 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t queue_lines_max = 20'000;
+constexpr auto rest_time = std::chrono::milliseconds(5);
 
 void write_line(const DeliveryLine& line) {
   const DeliveryOutcome& outcome = line.outcome;
@@ -65,17 +66,17 @@ DeliveryLines::~DeliveryLines() {
 }
 
 void DeliveryLines::put(DeliveryLine line) {
-  bool was_empty;
+  bool wanted;
   {
     std::lock_guard lock(mutex_);
     if (queue_.size() >= queue_lines_max) {
       ++dropped_;
       return;
     }
-    was_empty = queue_.empty();
+    wanted = queue_.empty() && !resting_;
     queue_.push_back(std::move(line));
   }
-  if (was_empty) changed_.notify_one();
+  if (wanted) changed_.notify_one();
 }
 
 void DeliveryLines::work() {
@@ -89,6 +90,10 @@ void DeliveryLines::work() {
     for (const DeliveryLine& line : lines) write_line(line);
     if (dropped > 0) log_warning("the log is too slow: {} lines on deliveries were dropped", dropped);
     lock.lock();
+    // Under load, one wake-up of this thread is for many lines.
+    resting_ = true;
+    changed_.wait_for(lock, rest_time, [this] { return stopping_; });
+    resting_ = false;
   }
 }
 

@@ -49,6 +49,7 @@ class DeliveryLines {
   std::deque<DeliveryLine> queue_;
   std::uint64_t dropped_ = 0;
   bool stopping_ = false;
+  bool resting_ = false;  // the thread looks again by itself
   std::thread thread_;
 };
 
