@@ -63,6 +63,23 @@ Status require_direct_io(const LoopIdentity& loop, Fd& held) {
               loop.device, loop.backing_path);
 }
 
+// The kernel keeps this setting when it attaches another file to the same number. With "write through" it
+// answers flushes by itself, and the file's server never learns of them.
+Status require_flushes(const LoopIdentity& loop, Fd& held) {
+  constexpr std::string_view wanted = "write back";
+  const std::string setting = sysfs_of(loop.device) + "/queue/write_cache";
+  if (read_line(setting) == wanted) return {};
+  if (Fd file{::open(setting.c_str(), O_WRONLY | O_CLOEXEC)}; file)
+    (void)!::write(file.get(), wanted.data(), wanted.size());
+  const std::string now = read_line(setting);
+  if (now == wanted) return {};
+  held.reset();
+  (void)detach_loop(loop);
+  return fail(Errc::unavailable,
+              "{}: the kernel would not pass on flushes: {} is \"{}\" and cannot be set to \"{}\"",
+              loop.device, setting, now, wanted);
+}
+
 // While `fd` is open, no program can detach the device, so the answer stays valid.
 std::uint64_t sequence_of(int fd) {
   std::uint64_t sequence = 0;
@@ -127,6 +144,7 @@ Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOpti
     if (::ioctl(fd.get(), LOOP_CONFIGURE, &config) == 0) {
       AttachedLoop loop{{std::move(device), sequence_of(fd.get()), backing_path}, Fd()};
       if (options.direct_io) TL_TRY(require_direct_io(loop, fd));
+      TL_TRY(require_flushes(loop, fd));
       if (options.autoclear) loop.held = std::move(fd);
       return loop;
     }

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "twinloft/base/fd.h"
 
@@ -75,6 +76,36 @@ TEST_F(LoopDevice, autoclear_ends_with_the_last_that_holds_it) {
   user.reset();
   EXPECT_TRUE(await_cleared(loop)) << "the detach waits for a program that briefly opens the device";
   EXPECT_TRUE(loops_of(file).empty());
+}
+
+std::filesystem::path write_cache_of(const LoopIdentity& loop) {
+  return std::filesystem::path("/sys/block") / std::filesystem::path(loop.device).filename() /
+         "queue/write_cache";
+}
+
+// Otherwise the kernel would answer the flushes of the next file system by itself.
+TEST_F(LoopDevice, a_setting_of_the_numbers_last_user_does_not_stop_flushes) {
+  ASSERT_EQ(geteuid(), 0u) << "needs root";
+  auto before = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
+  ASSERT_TRUE(before) << before.error().message;
+  loop = *before;
+  std::ofstream(write_cache_of(loop)) << "write through";
+  ASSERT_TRUE(detach_loop(loop));
+  // As losetup would attach it.
+  Fd fd(open(loop.device.c_str(), O_RDWR | O_CLOEXEC)), backing(open(file.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(ioctl(fd.get(), LOOP_SET_FD, backing.get()), 0) << "another program took the number";
+  fd.reset();
+  std::string setting;
+  std::getline(std::ifstream(write_cache_of(loop)), setting);
+  EXPECT_EQ(setting, "write through") << "the kernel forgets the setting: then this test shows nothing";
+  ASSERT_TRUE(detach_loop(loops_of(file).at(0)));
+
+  auto now = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
+  ASSERT_TRUE(now) << now.error().message;
+  EXPECT_EQ(now->device, loop.device) << "another program took the number";
+  loop = *now;
+  std::getline(std::ifstream(write_cache_of(loop)), setting);
+  EXPECT_EQ(setting, "write back");
 }
 
 TEST_F(LoopDevice, missing_backing_file_is_named) {

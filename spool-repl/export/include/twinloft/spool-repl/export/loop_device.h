@@ -34,9 +34,10 @@ struct AttachedLoop : LoopIdentity {
   Fd held;  // with autoclear: keeps the device attached until it has another user. Otherwise empty
 };
 
-// Attaches a free loop device to the file. Without autoclear, the device stays attached until it is detached.
-// Errors: Errc::unavailable (no free device, no loop module, direct I/O refused), Errc::conflict (the file is
-// not on `backing_device`), Errc::io.
+// Attaches a free loop device to the file. The kernel passes each flush of the device on to the file. Without
+// autoclear, the device stays attached until it is detached. Errors: Errc::unavailable (no free device, no
+// loop module, direct I/O or flushes refused), Errc::conflict (the file is not on `backing_device`),
+// Errc::io.
 Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOptions& options);
 
 // Whether the attachment still exists. Reads sysfs alone, without opening the device or the file, and does
