@@ -1,4 +1,5 @@
-"""The rows of bench/delivery: PLACE or PLACE-WAY. A place is where the spool is; a way is which program delivers, and how.
+"""The rows of bench/delivery: PLACE or PLACE-WAY. A place is where the spool is; a way is which program delivers, and how. Settings
+of [maildir] may follow the way: `C-log:intake_log_size=16MiB`.
 
 Pure: names, texts and arithmetic.
 """
@@ -10,7 +11,7 @@ WAYS = {"": "lmtpd's built-in agent as shipped", "fsync-file": 'durability = "fs
         "group-sync": 'durability = "group-sync"', "log": 'durability = "intake-log"', "lda": "lmtpd with dovecot-lda by template",
         "dovecot": "Dovecot's own LMTP, without lmtpd"}
 DURABILITY = {"fsync-file": "fsync-file", "group-sync": "group-sync", "log": "intake-log"}
-NAME = re.compile(r"(?P<place>raw|loop|none|[ABC](\+(?P<delay>[0-9.]+)ms)?)(-(?P<way>[a-z-]+))?")
+NAME = re.compile(r"(?P<place>raw|loop|none|[ABC](\+(?P<delay>[0-9.]+)ms)?)(-(?P<way>[a-z-]+))?(?P<settings>(:[a-z_]+=[0-9A-Za-z]+)*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,18 @@ class Row:
     protocol: str        # "C"; raw, loop: the place itself
     delay: float | None  # milliseconds that a proxy adds to a round trip; 0: the proxy alone
     way: str
+    settings: tuple      # pairs of key and value
 
     @property
     def text(self):
         more = "" if self.delay is None else f", with a proxy that adds {self.delay:g} ms to a round trip"
-        return f"{PLACES[self.protocol]}{more}; {WAYS[self.way]}"
+        return "; ".join([f"{PLACES[self.protocol]}{more}", WAYS[self.way], *(f"{key} = {value}" for key, value in self.settings)])
+
+    @property
+    def maildir(self):
+        """The lines of [maildir]."""
+        durability = [("durability", DURABILITY[self.way])] if self.way in DURABILITY else []
+        return "".join(f'{key} = "{value}"\n' for key, value in [*durability, *self.settings])
 
 
 def parse(name):
@@ -32,8 +40,11 @@ def parse(name):
     found = NAME.fullmatch(name)
     if not found or (found["way"] or "") not in WAYS:
         raise ValueError(f"no row {name}: PLACE or PLACE-WAY; places: {', '.join(PLACES)}, C+1ms (any number); ways: {', '.join(w for w in WAYS if w)}")
-    place, delay = name.removesuffix(f"-{found['way']}") if found["way"] else name, found["delay"]
-    return Row(name, place, place.split("+")[0], None if delay is None else float(delay), found["way"] or "")
+    settings = tuple(tuple(one.split("=")) for one in found["settings"].split(":")[1:])
+    if settings and found["way"] in ("lda", "dovecot"):
+        raise ValueError(f"no row {name}: settings are of the built-in agent")
+    place, delay = found["place"], found["delay"]
+    return Row(name, place, place.split("+")[0], None if delay is None else float(delay), found["way"] or "", settings)
 
 
 def flushes_of(stat):

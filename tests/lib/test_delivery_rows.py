@@ -19,6 +19,15 @@ class Rows(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "PLACE-WAY"):
                 delivery_rows.parse(name)
 
+    def test_settings(self):
+        row = delivery_rows.parse("C+1ms-log:intake_log_size=16MiB:intake_log_checkpoint=1s")
+        self.assertEqual((row.place, row.way), ("C+1ms", "log"))
+        self.assertEqual(row.maildir, 'durability = "intake-log"\nintake_log_size = "16MiB"\nintake_log_checkpoint = "1s"\n')
+        self.assertEqual(delivery_rows.parse("C").maildir, "")
+        for name in ("C-lda:size=1", "C-log:", "C-log:size", "C-log:size=", 'C-log:size="1"'):
+            with self.assertRaises(ValueError):
+                delivery_rows.parse(name)
+
     def test_ratios(self):
         found = {"a": [{"per_minute": 10}, {"per_minute": 9}], "b": [{"per_minute": 5}, {"per_minute": 3}]}
         self.assertEqual(delivery_rows.ratios(found, "a", "b"), [2, 3])
