@@ -19,14 +19,15 @@
 
 namespace twinloft::lmtpd {
 
+using intake_log::segments_max;
+
 namespace {
 
 constexpr const char* mark_attribute = "user.twinloft.intake.mark";
 constexpr const char* failure_attribute = "user.twinloft.intake.failed";
 constexpr std::uint32_t segments_usual = 8;
-constexpr std::uint32_t segments_max = 64;
-constexpr std::size_t mark_bytes_max = 4096;    // a larger attribute does not fit into one block of ext4
-constexpr std::size_t failure_bytes_max = 128;  // beside the mark in the same block
+constexpr std::size_t attribute_bytes_max = 4096;  // a larger one does not fit into one block of ext4
+constexpr std::size_t failure_bytes_max = 128;     // beside the mark in the same block
 constexpr std::size_t identity_bytes_max = 8192;
 constexpr std::size_t chunk_bytes = 1u << 20;
 
@@ -215,10 +216,7 @@ Result<std::optional<LogPlace>> find_log(int root) {
 }
 
 Status LogDirectory::create(int root, const LogShape& shape, const Uuid& incarnation, ByteSpan mark) {
-  if (shape.segments == 0 || shape.segments > segments_max || shape.segment_bytes == 0 ||
-      shape.segment_bytes % log_block_bytes != 0)
-    return fail(Errc::invalid, "{} segments of {} bytes are no shape of a log", shape.segments,
-                shape.segment_bytes);
+  TL_TRY(intake_log::check_shape(shape));
   TL_TRY_ASSIGN(Fd directory, make_directory(root));
   TL_TRY_ASSIGN(Fd lock, begin_create(directory.get()));
   std::vector<Fd> segments;
@@ -322,7 +320,7 @@ Result<std::vector<LogBuffer>> LogDirectory::read_segments() const {
 }
 
 Result<std::vector<std::byte>> LogDirectory::read_mark() const {
-  TL_TRY_ASSIGN(auto mark, get_attribute(directory_.get(), mark_attribute, mark_bytes_max));
+  TL_TRY_ASSIGN(auto mark, get_attribute(directory_.get(), mark_attribute, attribute_bytes_max));
   if (!mark)
     return fail(Errc::not_found, "{} has no attribute {}: it was restored or copied without attributes",
                 log_directory_name, mark_attribute);
@@ -330,7 +328,7 @@ Result<std::vector<std::byte>> LogDirectory::read_mark() const {
 }
 
 Result<std::optional<std::string>> LogDirectory::failure() const {
-  TL_TRY_ASSIGN(auto why, get_attribute(directory_.get(), failure_attribute, mark_bytes_max));
+  TL_TRY_ASSIGN(auto why, get_attribute(directory_.get(), failure_attribute, attribute_bytes_max));
   if (!why) return std::nullopt;
   return std::string(as_text(*why));
 }

@@ -15,12 +15,12 @@ FIELD = re.compile(rb"^X-Mailbench-Id: *(\S+)", re.M)
 
 class Readers:
     """deleted: message id -> the size of the account when the deletion was durable. An account that is larger at a cut was
-    written after that. copied: ids of messages that were copied to another folder.
+    written after that. linked: ids of messages that have two names, or had them for a moment: Dovecot copies and moves by links.
     """
 
     def __init__(self, spool, account):
         self.spool, self.account = spool, account
-        self.deleted, self.copied, self.counts = {}, set(), {}
+        self.deleted, self.linked, self.counts = {}, set(), {}
         self.error, self.not_durable = None, []
         self.lock, self.ended = threading.Lock(), threading.Event()
         self.threads = []
@@ -52,12 +52,12 @@ class Readers:
             if all((maildir / part).is_dir() for part in ("new", "cur", "tmp")):  # else it is being made
                 yield maildir
 
-    def note(self, what, deleted=(), copied=()):
+    def note(self, what, deleted=(), linked=()):
         with self.lock:
             self.counts[what] = self.counts.get(what, 0) + max(1, len(deleted))
             self.deleted.update(dict.fromkeys(deleted, sys.maxsize))
             self.not_durable += deleted
-            self.copied.update(copied)
+            self.linked.update(linked)
 
     def sync(self):
         with self.lock:
@@ -67,7 +67,7 @@ class Readers:
         self.deleted.update(dict.fromkeys(before, size))
 
     def told(self):
-        return {"deleted": self.deleted, "copied": sorted(self.copied)}
+        return {"deleted": self.deleted, "linked": sorted(self.linked)}
 
     def close(self):
         pass
@@ -206,11 +206,11 @@ class Session:
             self.uid("STORE", uid, "+FLAGS", r"(\Seen \Flagged)")
             self.readers.note("flagged")
         elif choice == 1:
+            self.readers.note("moved", linked=[self.message(uid)])
             self.uid("MOVE", uid, "Kept")
             self.moves += 1
-            self.readers.note("moved")
         elif choice == 2:
-            self.readers.note("copied", copied=[self.message(uid)])
+            self.readers.note("copied", linked=[self.message(uid)])
             self.uid("COPY", uid, "Copied")
         elif choice == 3:
             message = self.message(uid)

@@ -1,10 +1,13 @@
 #include "twinloft/lmtpd/intake/placing.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <vector>
 
 #include "../support/fixture.h"
 #include "../support/recording_ops.h"
@@ -148,6 +151,29 @@ TEST_F(PlacingTest, OtherContentIsReportedAndKept) {
     EXPECT_EQ(test::slurp(path(outcomes_[i].file)), placed_text) << i;
   }
   EXPECT_EQ(test::slurp(path("ann/Maildir/new/1.host")), "");
+}
+
+// mincore(2): how many pages of the file are in memory.
+std::size_t pages_in_memory(int fd, std::size_t bytes) {
+  void* map = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  EXPECT_NE(map, MAP_FAILED);
+  std::vector<unsigned char> pages((bytes + 4095) / 4096);
+  EXPECT_EQ(::mincore(map, bytes, pages.data()), 0);
+  ::munmap(map, bytes);
+  return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return page & 1; }));
+}
+
+// The page cache may have what the disk never got. So the comparison leaves no page of the file in memory.
+TEST_F(PlacingTest, ContentIsComparedWithTheDisk) {
+  write_file("ann/Maildir/new/1.host", placed_text);
+  Fd file(::open(path("ann/Maildir/new/1.host").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::fsync(file.get()), 0);
+  ASSERT_EQ(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  ASSERT_EQ(pages_in_memory(file.get(), placed_text.size()), 0u);
+  add("1.host");
+  ASSERT_TRUE(run().has_value());
+  EXPECT_EQ(fate(), Fate::present);
+  EXPECT_EQ(pages_in_memory(file.get(), placed_text.size()), 0u);
 }
 
 TEST_F(PlacingTest, AMissingMaildirIsNotMade) {
