@@ -191,7 +191,7 @@ class Intake::Keeper {
     if (!data_first_(spool))
       return fail(Errc::unavailable, "the spool's file system does not write data before names");
     TL_TRY(make_sure_there_is_one(spool.root.get()));
-    return OpenLog::open(spool.root.get(), mount, environment_.files);
+    return OpenLog::open(spool.root.get(), mount, environment_.files, closed_ ? &*closed_ : nullptr);
   }
 
   // A log that is there stays as it is, also if it cannot be used.
@@ -236,6 +236,8 @@ class Intake::Keeper {
     const bool failed = closing->log().failure().has_value();
     Status retired = failed ? Status{} : closing->log().retire();
     const std::uint64_t messages = closing->log().messages();
+    closed_.reset();
+    if (!failed && retired) closed_ = closing->closed();
     closing.reset();
     if (failed)
       log_error(
@@ -263,7 +265,8 @@ class Intake::Keeper {
   Instant used_{}, next_attempt_{}, next_checkpoint_{};
   std::optional<Instant> checkpoint_began_;
   bool displaced_ = false, leaving_ = false, ended_ = false;
-  std::string told_;  // why the log was not used
+  std::string told_;                 // why the log was not used
+  std::optional<ClosedLog> closed_;  // of the keeper's thread alone
 };
 
 Intake::Intake(const IntakeSettings& settings, std::unique_ptr<Durability> by_files, FileOps& ops,

@@ -177,6 +177,11 @@ Status IntakeLog::retire() {
   return twinloft::fail(Errc::internal, "the intake log has entries that are not settled");
 }
 
+IntakeLog::Ending IntakeLog::ending() const {
+  Lock lock(mutex_);
+  return {core_.ending(), core_.mark().encode()};
+}
+
 bool IntakeLog::takes_messages() const {
   Lock lock(mutex_);
   if (stopped_ || failure_) return false;

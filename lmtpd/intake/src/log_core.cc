@@ -184,6 +184,24 @@ void LogCore::checkpointed(std::uint64_t prefix) {
   if (!failed_) retiring_ = std::max(retiring_, prefix);
 }
 
+intake_log::Scan LogCore::ending() const {
+  TL_CHECK(is_empty() && live_.size() <= 1);
+  intake_log::Scan out;
+  out.end = end_;
+  out.next_group = next_group_;
+  out.next_entry = next_entry_;
+  out.retired = retired_;
+  if (live_.empty()) return out;
+  intake_log::GroupHeader newest;
+  newest.incarnation = config_.incarnation;
+  newest.number = live_.back().number;
+  newest.at = live_.back().at;
+  newest.first_entry = live_.back().end_entry;
+  newest.mount = config_.mount;
+  out.groups.push_back(newest);
+  return out;
+}
+
 bool LogCore::is_empty() const {
   return !writing_ && open().records() == 0 && retired_ == durable_entries_;
 }

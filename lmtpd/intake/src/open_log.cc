@@ -5,6 +5,7 @@
 
 #include "segments_of.h"
 #include "twinloft/base/log.h"
+#include "twinloft/intake_log/group.h"
 
 namespace twinloft::lmtpd {
 
@@ -21,6 +22,29 @@ Status check_usable(LogDirectory& directory) {
     return fail(Errc::unavailable, "it has failed ({}): mount the spool again and run \"lmtpd replay\"",
                 *failure);
   return {};
+}
+
+// Whether no group follows the newest one of this process. The next one begins at its end or, if it does not
+// fit there, in the next segment. A later group that lies over the first place comes after one at the second.
+Result<bool> ends_there(const LogDirectory& directory, const Scan& ending) {
+  const intake_log::Position next{(ending.end.segment + 1) % directory.shape().segments, 0};
+  LogBuffer block(log_block_bytes);
+  for (intake_log::Position at : {ending.end, next}) {
+    TL_TRY(directory.read(at.segment, at.offset, block.bytes()));
+    const auto found = intake_log::look_at_block(block.bytes(), directory.incarnation(), at);
+    if (found.kind == intake_log::BlockKind::version) return false;
+    if (found.kind == intake_log::BlockKind::group && found.header.number >= ending.next_group) return false;
+  }
+  return true;
+}
+
+// Whether no other process has used the log meanwhile.
+Result<bool> is_as_left(const LogDirectory& directory, const MountInstance& mount,
+                        const std::vector<std::byte>& mark, const ClosedLog* closed) {
+  if (!closed || closed->place != directory.place() || closed->incarnation != directory.incarnation() ||
+      closed->mount != mount || closed->ending.mark != mark)
+    return false;
+  return ends_there(directory, closed->ending.scan);
 }
 
 Result<Scan> scan_of(const LogDirectory& directory) {
@@ -44,15 +68,17 @@ Result<std::uint64_t> count_unsettled(const Scan& scan, const Mark& mark, const 
 
 }  // namespace
 
-Result<std::unique_ptr<OpenLog>> OpenLog::open(int root, const MountInstance& mount,
-                                               const WrapLogFiles& wrap) {
+Result<std::unique_ptr<OpenLog>> OpenLog::open(int root, const MountInstance& mount, const WrapLogFiles& wrap,
+                                               const ClosedLog* closed) {
   TL_TRY_ASSIGN(LogDirectory opened, LogDirectory::open(root));
-  std::unique_ptr<OpenLog> out(new OpenLog(std::move(opened)));
+  std::unique_ptr<OpenLog> out(new OpenLog(std::move(opened), mount));
   LogDirectory& directory = out->directory_;
   TL_TRY(check_usable(directory));
   TL_TRY_ASSIGN(std::vector<std::byte> bytes, directory.read_mark());
   TL_TRY_ASSIGN(Mark mark, Mark::decode(bytes, directory.incarnation()));
-  TL_TRY_ASSIGN(Scan scan, scan_of(directory));
+  TL_TRY_ASSIGN(bool as_left, is_as_left(directory, mount, bytes, closed));
+  out->was_scanned_ = !as_left;
+  TL_TRY_ASSIGN(Scan scan, as_left ? Result<Scan>(closed->ending.scan) : scan_of(directory));
   TL_TRY(intake_log::check_mark(mark, scan));
   TL_TRY_ASSIGN(std::uint64_t unsettled, count_unsettled(scan, mark, mount));
   if (unsettled > 0) {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/intake/log_core.h"
@@ -51,6 +52,12 @@ class IntakeLog {
   void stop();
   // After stop(), with no message in flight: makes everything durable and leaves the log empty.
   Status retire();
+  // After retire() has succeeded: what a scan of the segments would find, and the mark.
+  struct Ending {
+    intake_log::Scan scan;
+    std::vector<std::byte> mark;
+  };
+  Ending ending() const;
 
   bool takes_messages() const;
   bool idle() const;                           // no message is in flight
