@@ -110,7 +110,9 @@ class Intake::Keeper {
     std::shared_ptr<OpenLog> open = in_use(spool);
     if (!open || plan.new_directories || plan.bytes_max > settings_.message_bytes_max) return nullptr;
     auto place = find_log(spool.root.get());
-    if (!place || *place != open->place()) return displaced(open), nullptr;
+    if (!place || *place != open->place()) return give_up(open, "the spool was mounted again"), nullptr;
+    // A remount may have switched barriers off.
+    if (!data_first_(spool)) return give_up(open, "the mount's options have changed"), nullptr;
     if (open->log().wants_checkpoint()) wake_.notify_one();
     return open->log().takes_messages() ? open : nullptr;
   }
@@ -159,11 +161,11 @@ class Intake::Keeper {
 
   bool hangs() const { return checkpoint_began_ && used_ - *checkpoint_began_ > environment_.hangs; }
 
-  // Another file system, or another log, is at the spool's root now.
-  void displaced(const std::shared_ptr<OpenLog>& log) {
+  // What is at the spool's root now cannot use this log.
+  void give_up(const std::shared_ptr<OpenLog>& log, std::string_view why) {
     std::lock_guard lock(mutex_);
     if (open_ != log) return;
-    displaced_ = true;
+    given_up_ = why;
     wake_.notify_one();
   }
 
@@ -183,6 +185,7 @@ class Intake::Keeper {
     next_attempt_ = now + environment_.retry;
     next_checkpoint_ = now + settings_.checkpoint;
     if (opened) open_ = std::move(*opened);
+    given_up_ = {};
   }
 
   Result<std::unique_ptr<OpenLog>> try_open(const SpoolHandle& spool) {
@@ -210,7 +213,7 @@ class Intake::Keeper {
     IntakeLog& log = open_->log();
     if (auto failure = log.failure()) return close(lock, "it has failed: " + *failure);
     if (leaving_) return close(lock, "this process takes no more messages");
-    if (std::exchange(displaced_, false)) return close(lock, "the spool was mounted again");
+    if (!given_up_.empty()) return close(lock, std::string(std::exchange(given_up_, {})));
     const Instant idle_at = used_ + environment_.idle;
     if (now >= idle_at) return close(lock, "idle");
     if (now >= next_checkpoint_ || log.wants_checkpoint()) return checkpoint(lock);
@@ -264,7 +267,8 @@ class Intake::Keeper {
   std::uint64_t device_ = 0;
   Instant used_{}, next_attempt_{}, next_checkpoint_{};
   std::optional<Instant> checkpoint_began_;
-  bool displaced_ = false, leaving_ = false, ended_ = false;
+  std::string_view given_up_;  // why the open log is to be closed
+  bool leaving_ = false, ended_ = false;
   std::string told_;                 // why the log was not used
   std::optional<ClosedLog> closed_;  // of the keeper's thread alone
 };

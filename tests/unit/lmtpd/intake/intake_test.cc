@@ -403,6 +403,19 @@ TEST_F(IntakeTest, WithoutDataFirstMessagesAreSynced) {
 }
 
 // A real file system: an idle log does not keep it mounted, and the next mount is another instance.
+// As after "mount -o remount,nobarrier".
+TEST_F(IntakeTest, WhenDataFirstEndsTheLogIsClosed) {
+  open_log();
+  data_first_ = false;
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  wait_until([&] { return is_left_empty(); });
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(outcome_.durable, MadeDurable::fsync);
+  data_first_ = true;
+  open_log();
+}
+
 TEST_F(IntakeTest, AnIdleSpoolCanBeUnmounted) {
   ASSERT_TRUE(test::is_root() || ::getuid() == 0);
   agent_.reset();
