@@ -47,7 +47,11 @@ std::string describe_damage(const intake_log::Scan& scan) {
 class Replay {
  public:
   Replay(LogDirectory& log, const ReplayConfig& config, FileOps& ops, Loaded loaded)
-      : log_(log), config_(config), ops_(ops), loaded_(std::move(loaded)) {}
+      : log_(log),
+        files_(config.files ? *config.files : log),
+        config_(config),
+        ops_(ops),
+        loaded_(std::move(loaded)) {}
 
   Result<ReplayReport> run() {
     report_.same_mount = loaded_.is_of(config_.here);
@@ -101,7 +105,7 @@ class Replay {
       if (fate != Fate::missing && fate != Fate::kept && number < loaded_.mark.room())
         loaded_.mark.settle(number);
     }
-    return log_.set_mark(loaded_.mark.encode());
+    return files_.set_mark(loaded_.mark.encode());
   }
 
   void count(const PlacedEntry& entry, const PlacedOutcome& outcome) {
@@ -122,14 +126,14 @@ class Replay {
 
   // First everything below becomes durable, then a group says so.
   Status retire() {
-    if (report_.of(Fate::kept) > 0) return log_.sync();
+    if (report_.of(Fate::kept) > 0) return files_.sync();
     if (loaded_.scan.groups.empty()) {
       report_.retired = true;
       return log_.clear_failure();
     }
     loaded_.mark.settle_below(loaded_.scan.next_entry);
-    TL_TRY(log_.set_mark(loaded_.mark.encode()));
-    TL_TRY(log_.sync());
+    TL_TRY(files_.set_mark(loaded_.mark.encode()));
+    TL_TRY(files_.sync());
     if (!report_.damage.empty()) return {};
     TL_TRY(append_empty_group());
     report_.retired = true;
@@ -149,10 +153,11 @@ class Replay {
     header.oldest_number = header.number;
     header.at = intake_log::place_for(log_.shape(), scan.end, log_block_bytes);
     header.oldest = header.at;
-    return log_.append(header.at.segment, header.at.offset, builder.finish(header));
+    return files_.append(header.at.segment, header.at.offset, builder.finish(header));
   }
 
   LogDirectory& log_;
+  LogFiles& files_;
   const ReplayConfig& config_;
   FileOps& ops_;
   Loaded loaded_;

@@ -9,6 +9,7 @@
 
 #include "../support/fixture.h"
 #include "../support/recording_ops.h"
+#include "fake_log.h"
 #include "twinloft/intake_log/group.h"
 #include "twinloft/intake_log/mark.h"
 
@@ -95,6 +96,24 @@ class ReplayTest : public test::DirTest {
 };
 
 using Names = std::vector<std::string>;
+
+// A group that retires the entries, and a mark that is older than the group, would be no log at all.
+TEST_F(ReplayTest, TheMarkIsDurableBeforeTheLogIsEmptied) {
+  write({"1.host"});
+  test::FaultyDirectory files(*log_);
+  ASSERT_TRUE(replay_log(*log_, {root_.get(), mount_now, nullptr, &files}, ops_).has_value());
+  const Names calls = files.calls();
+  ASSERT_GE(calls.size(), 3u);
+  EXPECT_EQ(Names(calls.end() - 3, calls.end()), (Names{"mark", "sync", "append"}));
+}
+
+TEST_F(ReplayTest, WithoutThatSyncNothingIsRetired) {
+  write({"1.host"});
+  test::FaultyDirectory files(*log_);
+  files.fail(test::FaultyLogFiles::Op::sync);
+  EXPECT_FALSE(replay_log(*log_, {root_.get(), mount_now, nullptr, &files}, ops_).has_value());
+  EXPECT_EQ(files.count("append"), 0u);
+}
 
 TEST_F(ReplayTest, ALogThatWasNeverUsedHasNothing) {
   auto report = replay();

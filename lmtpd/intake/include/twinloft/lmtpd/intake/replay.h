@@ -24,6 +24,7 @@ struct ReplayConfig {
   MountInstance here;  // of the spool's file system
   // As PlacingConfig::counts.
   std::function<bool(const std::string& folder)> counts;
+  LogFiles* files = nullptr;  // what changes the log's files: for tests with failures. null: the log itself
 };
 
 // An entry that an administrator should look at.
