@@ -74,6 +74,8 @@ Result<std::unique_ptr<OpenLog>> OpenLog::open(int root, const MountInstance& mo
   std::unique_ptr<OpenLog> out(new OpenLog(std::move(opened), mount));
   LogDirectory& directory = out->directory_;
   TL_TRY(check_usable(directory));
+  if (wrap) out->wrapped_ = wrap(directory);
+  LogFiles& files = out->wrapped_ ? *out->wrapped_ : directory;
   TL_TRY_ASSIGN(std::vector<std::byte> bytes, directory.read_mark());
   TL_TRY_ASSIGN(Mark mark, Mark::decode(bytes, directory.incarnation()));
   TL_TRY_ASSIGN(bool as_left, is_as_left(directory, mount, bytes, closed));
@@ -87,12 +89,10 @@ Result<std::unique_ptr<OpenLog>> OpenLog::open(int root, const MountInstance& mo
         "acknowledged",
         unsettled);
     mark.settle_below(scan.next_entry);
-    TL_TRY(directory.set_mark(mark.encode()));
+    TL_TRY(files.set_mark(mark.encode()));
     // The sender of a dropped entry sends again. A replay must not deliver both.
-    TL_TRY(directory.sync());
+    TL_TRY(files.sync());
   }
-  if (wrap) out->wrapped_ = wrap(directory);
-  LogFiles& files = out->wrapped_ ? *out->wrapped_ : directory;
   out->log_ = std::make_unique<IntakeLog>(
       files, LogCore::Config{directory.shape(), directory.incarnation(), mount}, scan, std::move(mark));
   return out;

@@ -100,6 +100,19 @@ TEST_F(OpenLogTest, AfterAProcessThatWasKilledItIsScanned) {
   EXPECT_EQ(close(std::move(again)).ending.scan.next_entry, 3u);
 }
 
+// The client sends a dropped message again. A replay must not deliver it too.
+TEST_F(OpenLogTest, WhatAKilledProcessLeftIsDroppedDurably) {
+  append(*open(nullptr));
+  test::FaultyDirectory* files = nullptr;
+  auto again = OpenLog::open(root_.get(), first_mount, [&](LogDirectory& directory) {
+    auto out = std::make_unique<test::FaultyDirectory>(directory);
+    files = out.get();
+    return out;
+  });
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(files->calls(), (std::vector<std::string>{"mark", "sync"}));
+}
+
 // The next group may not fit before the end of the segment.
 TEST_F(OpenLogTest, AGroupInTheNextSegmentIsNoticed) {
   auto own = open(nullptr);
