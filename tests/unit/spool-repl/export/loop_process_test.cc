@@ -165,10 +165,11 @@ bool killed_server_ends(const std::string& where) {
     ended = ::waitpid(server, nullptr, WNOHANG);
     if (ended == 0) std::this_thread::sleep_for(pause);
   }
+  const auto left = loops_of(where + "/volume");  // after the unmount the kernel shows another path
   // Ends the connection, and so a process that waits for itself.
   ::umount2((where + "/volume").c_str(), MNT_FORCE | MNT_DETACH);
   if (ended != server) ::waitpid(server, nullptr, 0);
-  for (const auto& loop : loops_of(where + "/volume")) abandon_loop(loop);
+  for (const auto& loop : left) abandon_loop(loop);
   return ended == server;
 }
 
