@@ -105,14 +105,15 @@ class Intake::Keeper {
         data_first_(std::move(data_first)),
         environment_(std::move(environment)) {}
 
-  // The log for a message of this plan; null: the message goes by its files.
-  std::shared_ptr<OpenLog> log_for(const SpoolHandle& spool, const MessagePlan& plan) {
+  // The log for a message of this plan; null: the message goes by its files. data_first: the spool allows it
+  // now.
+  std::shared_ptr<OpenLog> log_for(const SpoolHandle& spool, const MessagePlan& plan, bool data_first) {
     std::shared_ptr<OpenLog> open = in_use(spool);
     if (!open || plan.new_directories || plan.bytes_max > settings_.message_bytes_max) return nullptr;
     auto place = find_log(spool.root.get());
     if (!place || *place != open->place()) return give_up(open, "the spool was mounted again"), nullptr;
     // A remount may have switched barriers off.
-    if (!data_first_(spool)) return give_up(open, "the mount's options have changed"), nullptr;
+    if (!data_first) return give_up(open, "the mount's options have changed"), nullptr;
     if (open->log().wants_checkpoint()) wake_.notify_one();
     return open->log().takes_messages() ? open : nullptr;
   }
@@ -292,8 +293,9 @@ Intake::~Intake() {
 }
 
 std::unique_ptr<DurableMessage> Intake::begin(const SpoolHandle& spool, const MessagePlan& plan) {
-  std::shared_ptr<OpenLog> open = keeper_->log_for(spool, plan);
   std::unique_ptr<DurableMessage> by_files = by_files_->begin(spool, plan);
+  const bool data_first = by_files->way() == DurabilityWay::fsync;
+  std::shared_ptr<OpenLog> open = keeper_->log_for(spool, plan, data_first);
   if (!open) return by_files;
   return std::make_unique<LoggedMessage>(std::move(open), std::move(by_files), ops_);
 }
