@@ -10,6 +10,7 @@
 #include "../support/maildir_fixture.h"
 #include "fake_log.h"
 #include "twinloft/lmtpd/intake/log_directory.h"
+#include "twinloft/lmtpd/intake/open_log.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -71,10 +72,8 @@ class IntakeTest : public test::MaildirFixture {
   }
   void open_log() { deliver_until(MadeDurable::intake_log); }
 
-  Result<LogDirectory> look() {
-    Fd root(::open(spool_->root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    return LogDirectory::open(root.get());
-  }
+  Fd look_at_root() { return Fd(::open(spool_->root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)); }
+  Result<LogDirectory> look() { return LogDirectory::open(look_at_root().get()); }
   // What a replay on a fresh mount would deliver: what no new/ has.
   FileNames replayed() {
     LogDirectory log = look().value();
@@ -279,6 +278,34 @@ TEST_F(IntakeTest, AnIdleLogIsClosedAndEmpty) {
   open_log();
   wait_until([&] { return is_left_empty(); });
   open_log();
+}
+
+// A scan would find a gap before this group, and refuse the log.
+void write_far_group(LogDirectory& log) {
+  LogBuffer memory(log_block_bytes);
+  intake_log::GroupHeader header;
+  header.incarnation = log.incarnation();
+  header.number = header.oldest_number = 1000;
+  header.first_entry = header.retired = 1000;
+  header.at = header.oldest = {log.shape().segments - 1, 0};
+  ASSERT_TRUE(
+      log.append(header.at.segment, 0, intake_log::GroupBuilder(memory.bytes()).finish(header)).has_value());
+}
+
+TEST_F(IntakeTest, TheLogThatItHasClosedIsOpenedAgainWithoutAScan) {
+  environment_.idle = 20ms;
+  start();
+  open_log();
+  wait_until([&] { return is_left_empty(); });
+  {
+    LogDirectory log = look().value();
+    ASSERT_TRUE(log.lock().value());
+    write_far_group(log);
+  }
+  open_log();
+  agent_.reset();
+  EXPECT_FALSE(OpenLog::open(look_at_root().get(), this_mount, nullptr).has_value())
+      << "a scan accepts that group";
 }
 
 TEST_F(IntakeTest, AProcessThatLeavesGivesTheLogToTheNext) {
