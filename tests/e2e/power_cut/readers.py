@@ -9,7 +9,7 @@ import twinloft as tl
 from twinloft import Failed, run
 
 SYNC_S = 2.5  # a sync makes the names of all messages durable, which would hide faults of the log
-AGE_S = 0.5  # a reader that moves a message between its name and its mark may make a duplicate: docs/formats/intake-log.md
+AGE_S = 0.5  # a reader that moves a message between its name and its mark may make a duplicate: docs/decisions/intake-log.md
 FIELD = re.compile(rb"^X-Mailbench-Id: *(\S+)", re.M)
 
 
@@ -172,7 +172,7 @@ class Session:
     """One user's client. It acts on a message that it has seen AGE_S ago."""
 
     def __init__(self, readers, user):
-        self.readers, self.seen, self.done, self.moves = readers, {}, set(), 0
+        self.readers, self.user, self.seen, self.done, self.moves = readers, user, {}, set(), 0
         self.client = imaplib.IMAP4("127.0.0.1", readers.port, timeout=180)
         self.must(self.client.login(user, "any"))
         for folder in ("Kept", "Copied"):
@@ -194,7 +194,7 @@ class Session:
         for uid in uids:
             if now - self.seen.setdefault(uid, now) >= AGE_S and uid not in self.done:
                 self.done.add(uid)
-                self.act(uid.decode(), zlib.crc32(uid + str(id(self)).encode()) % 6)
+                self.act(uid.decode(), zlib.crc32(uid + self.user.encode()) % 6)
         if self.moves >= ImapReaders.FOLDERS_RENAMED_EVERY:
             self.moves = 0
             self.must(self.client.rename("Kept", f"Kept-{len(self.done)}"))
