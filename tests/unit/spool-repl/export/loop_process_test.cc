@@ -26,6 +26,7 @@ namespace twinloft::repl::exports {
 namespace {
 
 constexpr std::chrono::milliseconds turn_time{10}, pause{5};
+constexpr int waits_before_turn = 200;
 
 // A served file. Its requests are answered in turn() alone.
 struct AttachedFile {
@@ -147,7 +148,11 @@ bool take_request(std::vector<char>& into) {
   // The first request, of the mount. Then the descriptor is polled again.
   (void)file.loop->turn(std::chrono::milliseconds(0));
   (void)file.loop->turn(std::chrono::milliseconds(0));
-  while (!take_request(request) && !file.ready) std::this_thread::sleep_for(pause);
+  // If the process has made all its requests meanwhile, only a turn shows its end.
+  for (int i = 1; !take_request(request) && !file.ready; ++i) {
+    std::this_thread::sleep_for(pause);
+    if (i % waits_before_turn == 0) (void)file.loop->turn(std::chrono::milliseconds(0));
+  }
   (void)!::write(told, "", 1);
   for (;;) ::pause();
 }
