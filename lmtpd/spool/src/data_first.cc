@@ -68,8 +68,10 @@ std::optional<std::uint64_t> device_number(std::string_view text) {
   return ::makedev(major, minor);
 }
 
-std::string text_of(const std::string& path) {
+// Empty: there is no such file, or it could not be read. In the second case `unread` is set.
+std::string text_of(const std::string& path, bool& unread) {
   auto text = read_file(path, proc_bytes_max);
+  if (!text && text.error().sys != ENOENT) unread = true;
   return text ? *text : std::string();
 }
 
@@ -93,11 +95,17 @@ std::string as_file_name(std::string name) {
 }
 
 // The journal's inode is 8 (EXT4_JOURNAL_INO).
-void find_ext4_facts(std::uint64_t device, MountFacts& facts) {
+void find_ext4_facts(std::uint64_t device, MountFacts& facts, bool& unread) {
   const std::string name = as_file_name(device_name(device));
   if (name.empty()) return;
-  facts.ext4_options = text_of("/proc/fs/ext4/" + name + "/options");
+  facts.ext4_options = text_of("/proc/fs/ext4/" + name + "/options", unread);
   facts.internal_journal = ::access(("/proc/fs/jbd2/" + name + "-8").c_str(), F_OK) == 0;
+}
+
+DataFirstVerdict ask_kernel(std::uint64_t device, bool& unread) {
+  MountFacts facts = find_mount(text_of("/proc/self/mountinfo", unread), device);
+  if (facts.type == "ext4") find_ext4_facts(device, facts, unread);
+  return judge_data_first(facts);
 }
 
 class ByKernel {
@@ -106,7 +114,13 @@ class ByKernel {
     std::lock_guard lock(mutex_);
     if (mounts_have_changed()) known_.clear();
     auto found = known_.find(handle.device);
-    if (found == known_.end()) found = known_.emplace(handle.device, find_data_first(handle.device)).first;
+    if (found == known_.end()) {
+      bool unread = false;
+      DataFirstVerdict verdict = ask_kernel(handle.device, unread);
+      // Without a descriptor, for example. The next message asks again.
+      if (unread) return false;
+      found = known_.emplace(handle.device, std::move(verdict)).first;
+    }
     if (told_ != found->second) tell(found->second);
     return found->second.allowed;
   }
@@ -120,7 +134,8 @@ class ByKernel {
       return true;
     }
     pollfd look{mounts_.get(), POLLPRI, 0};
-    return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLERR | POLLPRI)) != 0;
+    // A failed poll says nothing of the mounts.
+    return ::poll(&look, 1, 0) < 0 || (look.revents & (POLLERR | POLLPRI)) != 0;
   }
 
   void tell(const DataFirstVerdict& verdict) {
@@ -161,9 +176,8 @@ MountFacts find_mount(std::string_view mountinfo, std::uint64_t device) {
 }
 
 DataFirstVerdict find_data_first(std::uint64_t device) {
-  MountFacts facts = find_mount(text_of("/proc/self/mountinfo"), device);
-  if (facts.type == "ext4") find_ext4_facts(device, facts);
-  return judge_data_first(facts);
+  bool unread = false;
+  return ask_kernel(device, unread);
 }
 
 DataFirstRule data_first_by_kernel() {

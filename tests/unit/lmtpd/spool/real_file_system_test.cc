@@ -1,7 +1,10 @@
-// What a sync says of a file system that has failed. Needs root, and loop devices.
+// Real file systems: what a sync says after a failure, and what the rule for data first says. Needs root, and
+// loop devices.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -10,6 +13,7 @@
 #include "../support/loop_mount.h"
 #include "twinloft/base/durable.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/lmtpd/spool/data_first.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -18,10 +22,10 @@ namespace {
 constexpr unsigned long going_down = _IOR('X', 125, std::uint32_t);
 constexpr std::uint32_t without_journal = 2;
 
-class FailedFileSystemTest : public test::DirTest {};
+class RealFileSystemTest : public test::DirTest {};
 
 // XFS answers fsync of the directory with 0. So the name would be lost after a 250.
-TEST_F(FailedFileSystemTest, ASyncOfANameIsAnError) {
+TEST_F(RealFileSystemTest, ASyncOfANameIsAnError) {
   ASSERT_TRUE(test::is_root());
   for (const char* type : {"ext4", "xfs"}) {
     test::LoopMount mount(path(type), type, 320);
@@ -35,6 +39,26 @@ TEST_F(FailedFileSystemTest, ASyncOfANameIsAnError) {
     for (int time = 0; time < 3; ++time) EXPECT_FALSE(sync_durably(directory.get())) << type << " " << time;
     EXPECT_FALSE(sync_file_system_durably(directory.get())) << type;
   }
+}
+
+// Else every message would be synced by itself until the next change of the machine's mounts.
+TEST_F(RealFileSystemTest, AnAnswerThatCouldNotBeReadIsNotKept) {
+  ASSERT_TRUE(test::is_root());
+  test::LoopMount mount(path("xfs"), "xfs", 320);
+  struct stat about{};
+  ASSERT_EQ(::stat(mount.path().c_str(), &about), 0);
+  const SpoolHandle handle{Fd(), 0, about.st_dev};
+  const DataFirstRule rule = data_first_by_kernel();
+  EXPECT_TRUE(rule(handle));
+  mount_tmpfs(path("other"));  // so the kernel is asked again
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit no_descriptor{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &no_descriptor), 0);
+  const bool without_descriptor = rule(handle);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(without_descriptor);
+  EXPECT_TRUE(rule(handle));
 }
 
 }  // namespace
