@@ -242,6 +242,8 @@ int leave(const Parts& parts, const RunEnd& end) {
     log_error("exiting with {} unfinished deliveries and {} open connections; their clients got no 250",
               end.deliveries_left, end.connections_left);
   if (parts.spawner) parts.spawner->give_up();
+  if (parts.delivery) parts.delivery->settle_lines();
+  if (parts.router) parts.router->settle_lines();
   log_settle();
   ::_exit(EX_TEMPFAIL);
 }

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::size_t queue_lines_max = 20'000;
 constexpr auto rest_time = std::chrono::milliseconds(5);
+constexpr auto settle_longest = std::chrono::seconds(1);
 
 void write_line(const DeliveryLine& line) {
   const DeliveryOutcome& outcome = line.outcome;
@@ -79,6 +80,13 @@ void DeliveryLines::put(DeliveryLine line) {
   if (wanted) changed_.notify_one();
 }
 
+void DeliveryLines::settle() {
+  std::unique_lock lock(mutex_);
+  hurried_ = true;
+  changed_.notify_one();
+  written_.wait_for(lock, settle_longest, [this] { return queue_.empty() && !writing_; });
+}
+
 void DeliveryLines::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -86,13 +94,16 @@ void DeliveryLines::work() {
     if (queue_.empty()) return;
     std::deque<DeliveryLine> lines = std::exchange(queue_, {});
     std::uint64_t dropped = std::exchange(dropped_, 0);
+    writing_ = true;
     lock.unlock();
     for (const DeliveryLine& line : lines) write_line(line);
     if (dropped > 0) log_warning("the log is too slow: {} lines on deliveries were dropped", dropped);
     lock.lock();
+    writing_ = false;
+    written_.notify_all();
     // Under load, one wake-up of this thread is for many lines.
     resting_ = true;
-    changed_.wait_for(lock, rest_time, [this] { return stopping_; });
+    changed_.wait_for(lock, rest_time, [this] { return stopping_ || hurried_; });
     resting_ = false;
   }
 }

@@ -210,6 +210,10 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
   return out;
 }
 
+void DeliveryService::settle_lines() {
+  impl_->log.settle();
+}
+
 void DeliveryService::leave_intake_log() {
   if (impl_->intake) impl_->intake->leave();
 }

@@ -96,6 +96,10 @@ void Router::give_up() {
   for (auto& [name, hop] : impl_->hops) hop->give_up();
 }
 
+void Router::settle_lines() {
+  impl_->log.settle();
+}
+
 // ---- local deliveries
 
 DeliveryLimits Router::limits(const User& user) const {

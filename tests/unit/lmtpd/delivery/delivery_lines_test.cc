@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "twinloft/base/fd.h"
+#include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -28,6 +30,10 @@ class CapturedLog {
     std::string line;
     for (char c = 0; c != '\n' && ::read(reader_.get(), &c, 1) == 1;) line += c;
     return line;
+  }
+  bool has_more() {
+    pollfd look{reader_.get(), POLLIN, 0};
+    return ::poll(&look, 1, 0) == 1;
   }
   void end() {
     if (before_) ::dup2(before_.get(), STDERR_FILENO);
@@ -57,6 +63,21 @@ TEST(DeliveryLines, ALineThatComesDuringTheRestIsWrittenWithoutAnother) {
     lines.put(line(i));
     std::string text = log.read_line();
     ASSERT_TRUE(is_of(text, i)) << text;
+  }
+}
+
+// As before _exit(): the thread rests, and is not asked for its end.
+TEST(DeliveryLines, SettledLinesAreInTheLog) {
+  CapturedLog log;
+  DeliveryLines lines;
+  for (std::size_t i = 0; i < 20; ++i) {
+    lines.put(line(2 * i));
+    EXPECT_TRUE(is_of(log.read_line(), 2 * i));
+    lines.put(line(2 * i + 1));
+    lines.settle();
+    log_settle();
+    EXPECT_TRUE(log.has_more()) << i;
+    EXPECT_TRUE(is_of(log.read_line(), 2 * i + 1)) << i;
   }
 }
 

@@ -40,16 +40,22 @@ class DeliveryLines {
   ~DeliveryLines();  // writes the queued lines
   DeliveryLines(const DeliveryLines&) = delete;
   DeliveryLines& operator=(const DeliveryLines&) = delete;
+  // The line is written some milliseconds later. A process that a failed check ends may lose it.
   void put(DeliveryLine line);
+  // Waits until the log has the lines of all put() calls, for a second at most. Before an end without
+  // destructors.
+  void settle();
 
  private:
   void work();
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, written_;
   std::deque<DeliveryLine> queue_;
   std::uint64_t dropped_ = 0;
   bool stopping_ = false;
   bool resting_ = false;  // the thread looks again by itself
+  bool writing_ = false;  // the thread has lines that are not in the queue
+  bool hurried_ = false;  // the thread rests no more
   std::thread thread_;
 };
 

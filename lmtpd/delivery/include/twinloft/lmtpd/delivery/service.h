@@ -42,6 +42,7 @@ class DeliveryService final : public Deliverer {
   // Gives up the intake log, if there is one, and leaves it empty. Another process may use it then. Later
   // messages are delivered without it. Does not block.
   void leave_intake_log();
+  void settle_lines();  // as DeliveryLines::settle()
 
   // Checks that the spool can be opened now, for check-config, the start and health checks.
   Status check_spool();

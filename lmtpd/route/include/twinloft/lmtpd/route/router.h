@@ -58,6 +58,7 @@ class Router final : public Deliverer {
 
   // Ends deliveries in flight soon, with 451. Thread-safe.
   void give_up();
+  void settle_lines();  // as DeliveryLines::settle()
 
  private:
   struct Impl;
