@@ -1,6 +1,6 @@
 """Replaces a piece of a source text, for tests that break the product on purpose. Blanks and line ends are
 equivalent, so that a new layout of the source requires no change of the tables of mutations."""
-import contextlib, fcntl, os, re
+import contextlib, fcntl, os, re, shutil
 
 
 def pattern_of(piece):
@@ -32,6 +32,10 @@ def applied(name, file, text, edits):
             raise DoesNotApply(f"mutant {name}: its text occurs {times} times in {file}: {old}")
         text = changed
     return text
+
+
+def copy_sources(root, to):
+    shutil.copytree(root, to, ignore=shutil.ignore_patterns("build", ".git", "__pycache__"))
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ class Intake::Keeper {
     auto place = find_log(spool.root.get());
     if (!place || *place != open->place()) return give_up(open, "the spool was mounted again"), nullptr;
     // A remount may have switched barriers off.
-    if (!data_first) return give_up(open, "the mount's options have changed"), nullptr;
+    if (!data_first) return give_up(open, "the file system does not write data before names now"), nullptr;
     if (open->log().wants_checkpoint()) wake_.notify_one();
     return open->log().takes_messages() ? open : nullptr;
   }

@@ -193,11 +193,9 @@ intake_log::Scan LogCore::ending() const {
   out.retired = retired_;
   if (live_.empty()) return out;
   intake_log::GroupHeader newest;
-  newest.incarnation = config_.incarnation;
   newest.number = live_.back().number;
   newest.at = live_.back().at;
   newest.first_entry = live_.back().end_entry;
-  newest.mount = config_.mount;
   out.groups.push_back(newest);
   return out;
 }

@@ -16,14 +16,15 @@
 #include "open_without_links.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/durable.h"
+#include "twinloft/intake_log/mark.h"
 
 namespace twinloft::lmtpd {
 
+using intake_log::mark_attribute;
 using intake_log::segments_max;
 
 namespace {
 
-constexpr const char* mark_attribute = "user.twinloft.intake.mark";
 constexpr const char* failure_attribute = "user.twinloft.intake.failed";
 constexpr std::uint32_t segments_usual = 8;
 constexpr std::size_t attribute_bytes_max = 4096;  // a larger one does not fit into one block of ext4

@@ -41,8 +41,7 @@ Result<bool> ends_there(const LogDirectory& directory, const Scan& ending) {
 // Whether no other process has used the log meanwhile.
 Result<bool> is_as_left(const LogDirectory& directory, const MountInstance& mount,
                         const std::vector<std::byte>& mark, const ClosedLog* closed) {
-  if (!closed || closed->place != directory.place() || closed->incarnation != directory.incarnation() ||
-      closed->mount != mount || closed->ending.mark != mark)
+  if (!closed || closed->place != directory.place() || closed->mount != mount || closed->ending.mark != mark)
     return false;
   return ends_there(directory, closed->ending.scan);
 }

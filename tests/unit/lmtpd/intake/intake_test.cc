@@ -50,7 +50,7 @@ class IntakeTest : public test::MaildirFixture {
     ASSERT_TRUE(made.has_value()) << made.error().message;
   }
   DataFirstRule rule() {
-    return [this](const SpoolHandle&) { return data_first_; };
+    return [this](const SpoolHandle&) { return data_first_.load(); };
   }
   std::unique_ptr<MaildirAgent> make_agent(Intake*& intake) {
     auto by_files = make_durability(DurabilityWay::fsync, ops_, *syncs_, rule());
@@ -429,7 +429,6 @@ TEST_F(IntakeTest, WithoutDataFirstMessagesAreSynced) {
   }
 }
 
-// A real file system: an idle log does not keep it mounted, and the next mount is another instance.
 // As after "mount -o remount,nobarrier".
 TEST_F(IntakeTest, WhenDataFirstEndsTheLogIsClosed) {
   open_log();
@@ -443,6 +442,7 @@ TEST_F(IntakeTest, WhenDataFirstEndsTheLogIsClosed) {
   open_log();
 }
 
+// A real file system: an idle log does not keep it mounted, and the next mount is another instance.
 TEST_F(IntakeTest, AnIdleSpoolCanBeUnmounted) {
   ASSERT_TRUE(test::is_root() || ::getuid() == 0);
   agent_.reset();

@@ -75,6 +75,8 @@ TEST_F(OpenLogTest, WhatThisProcessLeftIsWhatAScanFinds) {
     ASSERT_EQ(found.groups.size(), left.groups.size()) << round;
     if (found.groups.empty()) continue;
     EXPECT_EQ(found.groups.back().number, left.groups.back().number) << round;
+    EXPECT_EQ(found.groups.back().at, left.groups.back().at) << round;
+    EXPECT_EQ(found.groups.back().end_entry(), left.groups.back().end_entry()) << round;
   }
   EXPECT_GT(closed.ending.scan.next_group, 40u) << "the ring was not lapped";
 }

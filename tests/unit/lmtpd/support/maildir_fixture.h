@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "fixture.h"
 #include "recording_ops.h"
 #include "twinloft/lmtpd/maildir/maildir.h"
@@ -21,7 +23,8 @@ class MaildirFixture : public DirTest {
     syncs_ = std::make_unique<SyncGroup>(ops_);
     over_quota_ = quota.over;
     MaildirConfig config{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100};
-    config.may_write_data_first = [this](const SpoolHandle&) { return data_first_; };  // on any machine
+    config.may_write_data_first = [this](const SpoolHandle&) { return data_first_.load(); };  // on any
+                                                                                              // machine
     agent_ = std::make_unique<MaildirAgent>(std::move(config), *spool_, *syncs_, ops_, clock_);
     recipient_ = make_recipient(root + "/example.org/ann");
     maildir_ = recipient_.user.maildir;
@@ -44,7 +47,7 @@ class MaildirFixture : public DirTest {
   }
   Reply deliver() { return deliver(in_memory(small_message)); }
 
-  bool data_first_ = false;
+  std::atomic<bool> data_first_ = false;
   RecordingOps ops_;
   OsClock clock_;
   QuotaService* quota_service_ = nullptr;

@@ -103,7 +103,7 @@ class LogCore {
   void checkpointed(std::uint64_t prefix);
   // Every entry is retired, and a durable group says so.
   bool is_empty() const;
-  // What a scan would find. After is_empty().
+  // What a scan would find. Of the newest group it has number, place and entries. After is_empty().
   intake_log::Scan ending() const;
   std::uint64_t used_bytes() const { return used_; }  // of the ring, with the group that is being written
   std::uint64_t next_entry() const { return next_entry_ + open().entries(); }

@@ -18,9 +18,8 @@ using WrapLogFiles = std::function<std::unique_ptr<LogFiles>(LogDirectory&)>;
 // block.
 struct ClosedLog {
   LogPlace place;
-  Uuid incarnation;
   MountInstance mount;
-  IntakeLog::Ending ending;
+  IntakeLog::Ending ending;  // the mark has the incarnation
 };
 
 class OpenLog {
@@ -37,7 +36,7 @@ class OpenLog {
   const LogShape shape() const { return directory_.shape(); }
   bool was_scanned() const { return was_scanned_; }
   // After log().retire() has succeeded.
-  ClosedLog closed() const { return {directory_.place(), directory_.incarnation(), mount_, log_->ending()}; }
+  ClosedLog closed() const { return {directory_.place(), mount_, log_->ending()}; }
 
  private:
   OpenLog(LogDirectory directory, const MountInstance& mount)
