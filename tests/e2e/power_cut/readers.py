@@ -40,6 +40,8 @@ class Readers:
             self.error = e
 
     def stop(self):
+        """Waits for work of each kind first: a load may be short, and a machine slow."""
+        tl.wait_for(lambda: self.error or all(kind in self.counts for kind in self.KINDS), "the readers to do work of each kind", 300)
         self.ended.set()
         for thread in self.threads:
             thread.join()
@@ -75,6 +77,7 @@ class Readers:
 
 class FileReaders(Readers):
     """Flags, moves and deletes files as IMAP servers do: a quarter each; a quarter stays as it is."""
+    KINDS = ("flagged", "moved", "deleted")
 
     def visitors(self):
         return [self.visit_all]
@@ -111,6 +114,7 @@ class ImapReaders(Readers):
     """Clients of a Dovecot over the spool. A sixth of the messages each: flagged, moved, copied, deleted; the rest stays. Now and
     then a folder gets another name.
     """
+    KINDS = ("flagged", "moved", "copied", "deleted")
     CLIENTS = 3
     FOLDERS_RENAMED_EVERY = 4  # moves
 
