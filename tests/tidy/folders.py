@@ -13,7 +13,7 @@ LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
     "lmtpd/app": ["base", "argv", "intake-log", "mail", "spool-state", LMTPD],
     "spool-milter/app": ["base", "spool-milter/core", LMTPD],
-    "spool-repl/ctl": ["base", "intake-log", "mail", REPL],
+    "spool-repl/ctl": ["base", "intake-log", "mail", "tls", REPL],
     "bench/filter": [],
     "bench/message_cost": [],
     "bench/parts": ["base", "argv", LMTPD, REPL],
@@ -25,7 +25,8 @@ WITHOUT_LIBRARY = {
     "tests/unit/intake-log": ["base", "intake-log"],
     "tests/unit/spool-milter": ["base", "spool-milter/core", LMTPD],
     "tests/unit/lmtpd": ["base", "argv", "intake-log", "mail", "spool-state", LMTPD],
-    "tests/unit/spool-repl": ["base", "intake-log", "mail", "spool-state", REPL],
+    "tests/unit/spool-repl": ["base", "intake-log", "mail", "spool-state", "tls", REPL],
+    "tests/unit/tls": ["base", "tls"],
     "tests/unit/mailbench": ["base", "bench/mailbench"],
     "tests/sim": ["base", REPL],
     "tests/fuzz": ["base", "argv", "intake-log", "mail", "spool-milter/core", "bench/mailbench", LMTPD, REPL],

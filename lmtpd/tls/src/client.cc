@@ -1,9 +1,16 @@
 #include <openssl/err.h>
 
-#include "pem.h"
 #include "twinloft/lmtpd/tls/tls.h"
+#include "twinloft/tls/pem.h"
 
 namespace twinloft::lmtpd {
+
+using tls::Authorities;
+using tls::bad_tls;
+using tls::OwnedContext;
+using tls::use_authorities;
+using tls::use_certificate;
+using tls::use_key;
 
 Result<std::shared_ptr<const TlsClientContext>> TlsClientContext::create(const TlsClientMaterial& material) {
   ERR_clear_error();

@@ -4,9 +4,16 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
-#include "pem.h"
+#include "twinloft/tls/pem.h"
 
 namespace twinloft::lmtpd {
+
+using tls::Authorities;
+using tls::bad_tls;
+using tls::OwnedContext;
+using tls::use_authorities;
+using tls::use_certificate;
+using tls::use_key;
 
 namespace {
 

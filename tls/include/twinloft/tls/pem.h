@@ -11,7 +11,7 @@
 
 #include "twinloft/base/result.h"
 
-namespace twinloft::lmtpd {
+namespace twinloft::tls {
 
 template <class T, void (*Free)(T*)>
 struct Freed {
@@ -25,6 +25,10 @@ using OwnedContext = std::unique_ptr<SSL_CTX, Freed<SSL_CTX, SSL_CTX_free>>;
 // An error with OpenSSL's message.
 std::unexpected<Error> bad_tls(std::string_view what);
 
+// The first certificate, and the key, of a text. what: for messages.
+Result<OwnedX509> read_x509(const std::string& pem, std::string_view what);
+Result<OwnedKey> read_key(const std::string& pem, std::string_view what);
+
 // Sets the certificate, then the intermediate certificates, then the key.
 Status use_certificate(SSL_CTX* context, const std::string& pem);
 Status use_key(SSL_CTX* context, const std::string& pem);
@@ -36,4 +40,4 @@ enum class Authorities {
 // Reads at least one certificate. what: the setting of the file, for messages.
 Status use_authorities(SSL_CTX* context, const std::string& pem, std::string_view what, Authorities kind);
 
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft::tls

@@ -1,9 +1,9 @@
-#include "pem.h"
+#include "twinloft/tls/pem.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
-namespace twinloft::lmtpd {
+namespace twinloft::tls {
 
 namespace {
 
@@ -40,6 +40,22 @@ std::unexpected<Error> bad_tls(std::string_view what) {
   return fail(Errc::invalid, "{}: {}", what, openssl_says());
 }
 
+Result<OwnedX509> read_x509(const std::string& pem, std::string_view what) {
+  ERR_clear_error();
+  OwnedBio bio = bio_of(pem);
+  OwnedX509 out(PEM_read_bio_X509_AUX(bio.get(), nullptr, no_passphrase, nullptr));
+  if (!out) return bad_tls(what);
+  return out;
+}
+
+Result<OwnedKey> read_key(const std::string& pem, std::string_view what) {
+  ERR_clear_error();
+  OwnedBio bio = bio_of(pem);
+  OwnedKey out(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
+  if (!out) return bad_tls(what);
+  return out;
+}
+
 Status use_certificate(SSL_CTX* context, const std::string& pem) {
   OwnedBio bio = bio_of(pem);
   OwnedX509 first(PEM_read_bio_X509_AUX(bio.get(), nullptr, no_passphrase, nullptr));
@@ -53,9 +69,7 @@ Status use_certificate(SSL_CTX* context, const std::string& pem) {
 }
 
 Status use_key(SSL_CTX* context, const std::string& pem) {
-  OwnedBio bio = bio_of(pem);
-  OwnedKey key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
-  if (!key) return bad_tls("the private key");
+  TL_TRY_ASSIGN(OwnedKey key, read_key(pem, "the private key"));
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1)
     return bad_tls("the private key is not the certificate's");
   return {};
@@ -74,4 +88,4 @@ Status use_authorities(SSL_CTX* context, const std::string& pem, std::string_vie
   }
 }
 
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft::tls

@@ -1,0 +1,62 @@
+#include "twinloft/tls/names.h"
+
+#include <openssl/x509v3.h>
+
+#include <memory>
+#include <string_view>
+
+#include "twinloft/tls/pem.h"
+
+namespace twinloft::tls {
+
+namespace {
+
+using OwnedNames = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES, GENERAL_NAMES_free>>;
+
+std::vector<std::string> names_of(const X509* certificate, int type) {
+  OwnedNames names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> out;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    int found = 0;
+    const auto* value = static_cast<const ASN1_IA5STRING*>(
+        GENERAL_NAME_get0_value(sk_GENERAL_NAME_value(names.get(), i), &found));
+    if (found != type) continue;
+    out.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(value)),
+                     static_cast<std::size_t>(ASN1_STRING_length(value)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> uris_of(const X509* certificate) {
+  return names_of(certificate, GEN_URI);
+}
+
+std::vector<std::string> hosts_of(const X509* certificate) {
+  return names_of(certificate, GEN_DNS);
+}
+
+std::string common_name_of(const X509_NAME* name) {
+  int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
+  if (at < 0) return "";
+  const ASN1_STRING* text = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at));
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+          static_cast<std::size_t>(ASN1_STRING_length(text))};
+}
+
+std::int64_t seconds_of(const ASN1_TIME* time) {
+  std::unique_ptr<ASN1_TIME, Freed<ASN1_TIME, ASN1_TIME_free>> epoch(ASN1_TIME_set(nullptr, 0));
+  int days = 0, seconds = 0;
+  if (ASN1_TIME_diff(&days, &seconds, epoch.get(), time) != 1) return 0;
+  return std::int64_t{days} * 86'400 + seconds;
+}
+
+bool is_for_host(X509* certificate, const std::string& host) {
+  if (host.empty()) return false;
+  return X509_check_ip_asc(certificate, host.c_str(), 0) == 1 ||
+         X509_check_host(certificate, host.data(), host.size(), X509_CHECK_FLAG_NO_WILDCARDS, nullptr) == 1;
+}
+
+}  // namespace twinloft::tls
