@@ -1,0 +1,93 @@
+// TLS 1.3 over another stream, by OpenSSL.
+//
+// Opening is that of the stream below, and the handshake. A client's handshake ends before the server has
+// judged the client's certificate: the refusal comes as an error of the first read().
+//
+// Many small writes become few records, and one call of the stream below. The key of the output changes
+// (KeyUpdate) long before it has protected as many records as AES-GCM allows (RFC 8446, 5.5).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/stream.h"
+#include "twinloft/spool-repl/stream/tls_context.h"
+
+struct ssl_st;
+struct bio_method_st;
+
+namespace twinloft::repl::stream {
+
+class TlsStream final : public Stream {
+ public:
+  enum class Role { client, server };
+  struct Limits {
+    std::uint64_t records_of_key = 1u << 22;  // RFC 8446 allows 2^24.5
+    std::size_t unsent_bytes = 512 << 10;     // with more, write() accepts nothing
+  };
+
+  TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context,
+            Role role, Limits limits);
+  TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context,
+            Role role)
+      : TlsStream(loop, std::move(below), std::move(context), role, Limits()) {}
+  ~TlsStream() override;
+
+  void start(unsigned interest, Events events) override;
+  State state() const override { return state_; }
+  void want(unsigned interest) override;
+  Result<Got> read(std::span<const iovec> into) override;
+  Result<std::size_t> write(std::span<iovec> from) override;
+  void end_output() override;
+  void close() override;
+  bool is_stuck() const override { return below_->is_stuck(); }
+
+  // The names in the other side's certificate, which is valid. After the opening. `name` begins with a scheme
+  // and ":", then it is a URI; else it is a host.
+  bool peer_has_name(const std::string& name) const;
+  std::string peer_names() const;                    // for people; empty: no certificate
+  std::optional<std::int64_t> peer_expires() const;  // seconds since 1970
+  // The first bytes of the other side, which were not TLS. Empty: they were.
+  const std::string& clear_text() const { return clear_text_; }
+
+ private:
+  struct Bio;  // what OpenSSL calls
+  using Ssl = std::unique_ptr<ssl_st, void (*)(ssl_st*)>;
+  void on_ready(unsigned ready);
+  void continue_handshake();
+  void fail_opening(const std::string& why);
+  bool looks_like_tls();
+  Status fill();
+  Status drain();
+  Status encrypt(const void* data, std::size_t bytes);
+  Status seal_part();
+  Result<std::size_t> accept(const iovec& from);
+  Result<std::size_t> decrypt(const iovec& into);
+  void watch_below();
+  void call_again();
+  std::size_t unsent() const { return out_.size() - out_begin_; }
+  std::unexpected<Error> failed();
+
+  ports::Loop& loop_;
+  std::unique_ptr<Stream> below_;
+  std::shared_ptr<const TlsContext> context_;
+  Role role_;
+  Limits limits_;
+  Ssl ssl_;
+  State state_ = State::opening;
+  Events events_;
+  unsigned wanted_ = 0;
+  std::vector<std::byte> in_, out_, part_;  // encrypted; encrypted; clear text of the next record
+  std::size_t in_begin_ = 0, in_end_ = 0, out_begin_ = 0;
+  std::uint64_t records_ = 0;                       // of the present key
+  bool ended_below_ = false, input_ended_ = false;  // the stream below; that of TLS
+  bool ending_ = false, full_ = false, checked_ = false, again_ = false;
+  std::optional<Error> broken_;  // the stream below has failed
+  std::string clear_text_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace twinloft::repl::stream

@@ -1,0 +1,377 @@
+#include "twinloft/spool-repl/stream/tls_stream.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tls_text.h"
+#include "twinloft/base/check.h"
+#include "twinloft/tls/names.h"
+
+namespace twinloft::repl::stream {
+
+namespace {
+
+constexpr std::size_t record_bytes = 16 << 10;  // the largest content of a record (RFC 8446, 5.1)
+constexpr std::size_t in_bytes_opening = 32 << 10, in_bytes = 256 << 10;
+constexpr std::size_t room_min = 17 << 10;      // for one record
+constexpr std::size_t out_kept_max = 1u << 20;  // memory of an empty buffer
+constexpr std::size_t clear_text_shown = 4;
+constexpr unsigned char handshake_record = 22, alert_record = 21, legacy_major = 3;  // RFC 8446, 5.1
+
+}  // namespace
+
+// A BIO over the two buffers of a stream. OpenSSL makes no system calls.
+struct TlsStream::Bio {
+  static TlsStream& stream_of(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
+
+  static int read(BIO* bio, char* to, std::size_t room, std::size_t* got) {
+    TlsStream& s = stream_of(bio);
+    BIO_clear_retry_flags(bio);
+    *got = std::min(room, s.in_end_ - s.in_begin_);
+    if (*got == 0) {
+      if (!s.ended_below_) BIO_set_retry_read(bio);
+      return 0;
+    }
+    std::memcpy(to, s.in_.data() + s.in_begin_, *got);
+    s.in_begin_ += *got;
+    return 1;
+  }
+
+  static int write(BIO* bio, const char* from, std::size_t bytes, std::size_t* done) {
+    TlsStream& s = stream_of(bio);
+    BIO_clear_retry_flags(bio);
+    const auto* begin = reinterpret_cast<const std::byte*>(from);
+    s.out_.insert(s.out_.end(), begin, begin + bytes);
+    *done = bytes;
+    return 1;
+  }
+
+  static long control(BIO* bio, int command, long, void*) {
+    if (command == BIO_CTRL_EOF) return stream_of(bio).ended_below_;
+    return command == BIO_CTRL_FLUSH ? 1 : 0;
+  }
+
+  static const BIO_METHOD* method() {
+    static BIO_METHOD* made = [] {
+      BIO_METHOD* m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "twinloft stream");
+      TL_CHECK(m && BIO_meth_set_read_ex(m, read) == 1 && BIO_meth_set_write_ex(m, write) == 1 &&
+               BIO_meth_set_ctrl(m, control) == 1);
+      return m;
+    }();
+    return made;
+  }
+};
+
+TlsStream::TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below,
+                     std::shared_ptr<const TlsContext> context, Role role, Limits limits)
+    : loop_(loop),
+      below_(std::move(below)),
+      context_(std::move(context)),
+      role_(role),
+      limits_(limits),
+      ssl_(SSL_new(context_->get()), SSL_free) {
+  BIO* bio = BIO_new(Bio::method());
+  TL_CHECK_MSG(ssl_ && bio, "no memory for a TLS connection");
+  BIO_set_data(bio, this);
+  BIO_set_init(bio, 1);
+  SSL_set_bio(ssl_.get(), bio, bio);
+  role_ == Role::client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
+  in_.resize(in_bytes_opening);
+}
+
+TlsStream::~TlsStream() = default;
+
+void TlsStream::start(unsigned interest, Events events) {
+  events_ = std::move(events);
+  wanted_ = interest;
+  below_->start(readable, {[this](Status opened) {
+                             if (!opened) return events_.opened(std::move(opened));
+                             continue_handshake();
+                           },
+                           [this](unsigned ready) { on_ready(ready); }});
+  if (below_->state() != State::open) return;
+  // A client speaks first. Not now, since the owner is not ready for an error.
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired() && state_ == State::opening && !broken_) continue_handshake();
+  });
+}
+
+void TlsStream::watch_below() {
+  if (below_->state() != State::open) return;
+  unsigned interest = state_ == State::opening ? unsigned{readable} : wanted_ & readable;
+  if (unsent() > 0) interest |= writable;
+  below_->want(interest);
+}
+
+void TlsStream::want(unsigned interest) {
+  wanted_ = interest;
+  if (state_ != State::open) return;
+  watch_below();
+  if ((wanted_ & writable) && unsent() < limits_.unsent_bytes) call_again();
+}
+
+void TlsStream::on_ready(unsigned ready) {
+  if (broken_ && state_ == State::opening) return;
+  if (state_ == State::opening) return continue_handshake();
+  if (ready & writable) {
+    if (Status sent = drain(); !sent) broken_ = sent.error();
+    watch_below();
+  }
+  unsigned told = ready & readable & wanted_;
+  if (broken_) told |= readable;
+  if (full_ && unsent() < limits_.unsent_bytes) {
+    full_ = false;
+    told |= wanted_ & writable;
+  }
+  if (told && state_ == State::open) events_.ready(told);
+}
+
+// The owner is called in a later turn, for bytes or room that no event of the stream below announces.
+void TlsStream::call_again() {
+  if (std::exchange(again_, true)) return;
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    again_ = false;
+    if (state_ == State::open && wanted_) events_.ready(wanted_);
+  });
+}
+
+// ---- opening
+
+void TlsStream::continue_handshake() {
+  if (Status filled = fill(); !filled) return fail_opening(filled.error().message);
+  if (!looks_like_tls())
+    return fail_opening(fmt::format("the other side does not speak TLS: it begins with \"{}\"", clear_text_));
+  ERR_clear_error();
+  int done = SSL_do_handshake(ssl_.get());
+  std::string why;
+  if (done != 1 && SSL_get_error(ssl_.get(), done) != SSL_ERROR_WANT_READ)
+    why = tls_failure(ssl_.get(), context_->has_certificate());
+  else if (done != 1 && ended_below_)
+    why = "the other side has closed the connection during the handshake of TLS";
+  // Also after an error, so that the other side learns the reason.
+  if (Status sent = drain(); !sent && why.empty()) why = sent.error().message;
+  if (!why.empty()) return fail_opening(why);
+  watch_below();
+  if (done != 1) return;
+  // With a key of both sides, this is the only proof that the other side has it.
+  if (!context_->has_certificate() && SSL_session_reused(ssl_.get()) != 1)
+    return fail_opening("the other side does not use the shared secret");
+  state_ = State::open;
+  in_.resize(in_bytes);
+  watch_below();
+  call_again();  // there may be bytes behind the handshake
+  events_.opened({});
+}
+
+void TlsStream::fail_opening(const std::string& why) {
+  broken_ = Error{Errc::denied, why, 0};
+  if (below_->state() == State::open) below_->want(0);
+  events_.opened(fail(Errc::denied, "{}", why));
+}
+
+// Otherwise OpenSSL's error would be about a wrong version.
+bool TlsStream::looks_like_tls() {
+  std::size_t have = in_end_ - in_begin_;
+  if (checked_ || have == 0) return true;
+  auto at = [&](std::size_t i) { return std::to_integer<unsigned char>(in_[in_begin_ + i]); };
+  bool good = at(0) == handshake_record || at(0) == alert_record;
+  if (good && have > 1) good = at(1) == legacy_major;
+  checked_ = good && have > 1;
+  if (good) return true;
+  for (std::size_t i = 0; i < std::min(have, clear_text_shown); ++i)
+    clear_text_ += at(i) >= 0x20 && at(i) < 0x7f ? static_cast<char>(at(i)) : '?';
+  return false;
+}
+
+// ---- bytes
+
+// One read of the stream below, if there is room.
+Status TlsStream::fill() {
+  if (in_begin_ > 0 && in_.size() - in_end_ < room_min) {
+    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    in_end_ -= in_begin_;
+    in_begin_ = 0;
+  }
+  if (in_begin_ == in_end_) in_begin_ = in_end_ = 0;
+  if (ended_below_ || in_.size() - in_end_ < room_min) return {};
+  iovec room{in_.data() + in_end_, in_.size() - in_end_};
+  TL_TRY_ASSIGN(Got got, below_->read({&room, 1}));
+  in_end_ += got.bytes;
+  ended_below_ = got.ended;
+  return {};
+}
+
+Status TlsStream::drain() {
+  if (unsent() > 0) {
+    iovec all{out_.data() + out_begin_, unsent()};
+    TL_TRY_ASSIGN(std::size_t sent, below_->write({&all, 1}));
+    out_begin_ += sent;
+  }
+  if (unsent() > 0) return {};
+  out_begin_ = 0;
+  out_.clear();
+  if (out_.capacity() > out_kept_max) out_ = {};
+  if (std::exchange(ending_, false)) below_->end_output();
+  return {};
+}
+
+std::unexpected<Error> TlsStream::failed() {
+  return fail(Errc::io, "{}", tls_failure(ssl_.get(), context_->has_certificate()));
+}
+
+// Decrypts into one span. The count is smaller than the span if there is no more at present.
+Result<std::size_t> TlsStream::decrypt(const iovec& into) {
+  std::size_t all = 0;
+  while (all < into.iov_len && !input_ended_) {
+    std::size_t n = 0;
+    ERR_clear_error();
+    int done = SSL_read_ex(ssl_.get(), static_cast<char*>(into.iov_base) + all, into.iov_len - all, &n);
+    all += n;
+    if (done == 1) continue;
+    switch (SSL_get_error(ssl_.get(), done)) {
+      case SSL_ERROR_WANT_READ:
+        if (!ended_below_) return all;
+        input_ended_ = true;
+        break;
+      case SSL_ERROR_ZERO_RETURN:
+        input_ended_ = true;
+        break;
+      default:
+        // The protocol above ends its messages itself, so a missing end of TLS hides nothing.
+        if (!ended_below_ || ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING)
+          return failed();
+        input_ended_ = true;
+    }
+  }
+  ERR_clear_error();
+  return all;
+}
+
+Result<Stream::Got> TlsStream::read(std::span<const iovec> into) {
+  if (broken_) return std::unexpected(*broken_);
+  TL_TRY(fill());
+  Got got;
+  bool whole = true;
+  for (const iovec& each : into) {
+    TL_TRY_ASSIGN(std::size_t n, decrypt(each));
+    got.bytes += n;
+    whole = n == each.iov_len;
+    if (!whole) break;
+  }
+  if (unsent() > 0) {  // an answer to a change of the key, or an alert
+    if (Status sent = drain(); !sent && !input_ended_) return std::unexpected(sent.error());
+    watch_below();
+  }
+  got.ended = input_ended_ && got.bytes == 0;
+  if (whole || (input_ended_ && !got.ended)) call_again();
+  return got;
+}
+
+Status TlsStream::encrypt(const void* data, std::size_t bytes) {
+  if (records_ >= limits_.records_of_key) {
+    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return failed();
+    records_ = 0;
+  }
+  std::size_t done = 0;
+  ERR_clear_error();
+  if (SSL_write_ex(ssl_.get(), data, bytes, &done) != 1 || done != bytes) return failed();
+  ++records_;
+  return {};
+}
+
+Status TlsStream::seal_part() {
+  if (part_.empty()) return {};
+  TL_TRY(encrypt(part_.data(), part_.size()));
+  part_.clear();
+  return {};
+}
+
+// As much of the bytes as there is room for. Small parts are collected into records of full size.
+Result<std::size_t> TlsStream::accept(const iovec& from) {
+  const auto* at = static_cast<const std::byte*>(from.iov_base);
+  std::size_t done = 0;
+  while (done < from.iov_len) {
+    if (unsent() >= limits_.unsent_bytes) TL_TRY(drain());
+    if (unsent() >= limits_.unsent_bytes) break;
+    std::size_t n = std::min(from.iov_len - done, record_bytes - part_.size());
+    if (n == record_bytes) {
+      TL_TRY(encrypt(at + done, n));
+    } else {
+      part_.insert(part_.end(), at + done, at + done + n);
+      if (part_.size() == record_bytes) TL_TRY(seal_part());
+    }
+    done += n;
+  }
+  return done;
+}
+
+Result<std::size_t> TlsStream::write(std::span<iovec> from) {
+  if (broken_) return std::unexpected(*broken_);
+  std::size_t accepted = 0;
+  full_ = false;
+  for (const iovec& each : from) {
+    TL_TRY_ASSIGN(std::size_t n, accept(each));
+    accepted += n;
+    full_ = n < each.iov_len;
+    if (full_) break;
+  }
+  TL_TRY(seal_part());
+  TL_TRY(drain());
+  watch_below();
+  return accepted;
+}
+
+void TlsStream::end_output() {
+  if (state_ != State::open) return;
+  (void)SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+  ending_ = true;
+  if (Status sent = drain(); !sent) broken_ = sent.error();
+  watch_below();
+}
+
+void TlsStream::close() {
+  if (state_ == State::closed) return;
+  if (state_ == State::open && !broken_) {
+    (void)SSL_shutdown(ssl_.get());
+    ERR_clear_error();
+    (void)drain();
+  }
+  state_ = State::closed;
+  below_->close();
+}
+
+// ---- who the other side is
+
+bool TlsStream::peer_has_name(const std::string& name) const {
+  X509* certificate = SSL_get0_peer_certificate(ssl_.get());
+  if (!certificate) return false;
+  if (name.find(':') == std::string::npos) return twinloft::tls::is_for_host(certificate, name);
+  auto uris = twinloft::tls::uris_of(certificate);
+  return std::find(uris.begin(), uris.end(), name) != uris.end() ||
+         twinloft::tls::is_for_host(certificate, name);  // an IPv6 address
+}
+
+std::string TlsStream::peer_names() const {
+  X509* certificate = SSL_get0_peer_certificate(ssl_.get());
+  if (!certificate) return "";
+  auto names = twinloft::tls::uris_of(certificate);
+  for (std::string& host : twinloft::tls::hosts_of(certificate)) names.push_back(std::move(host));
+  if (names.empty()) names.push_back(twinloft::tls::common_name_of(X509_get_subject_name(certificate)));
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+std::optional<std::int64_t> TlsStream::peer_expires() const {
+  X509* certificate = SSL_get0_peer_certificate(ssl_.get());
+  if (!certificate) return std::nullopt;
+  return twinloft::tls::seconds_of(X509_get0_notAfter(certificate));
+}
+
+}  // namespace twinloft::repl::stream
