@@ -43,13 +43,12 @@ void settings(ByteSpan in) {
   TL_CHECK(disagreement(theirs, theirs).empty());
 }
 
-// Type, length, payload, repeated. A caller without the secret never completes the handshake.
-void handshake(ByteSpan in) {
+// Type, length, payload, repeated. A caller that nothing vouches for never completes the handshake.
+void handshake(net::Authentication authentication, ByteSpan in) {
   SeededRandom random(1);
   net::Identity self{Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, 1,
                      [](ReplicaId) { return std::string("protocol=C\n"); }};
-  net::Handshake h(self, "a secret that the fuzzer does not have", net::Handshake::Direction::accepted, 0,
-                   random);
+  net::Handshake h(self, std::move(authentication), net::Handshake::Direction::accepted, 0, random);
   while (in.size() >= 2) {
     auto type = static_cast<std::uint16_t>(in[0]);
     std::size_t length = std::min<std::size_t>(static_cast<std::size_t>(in[1]), in.size() - 2);
@@ -60,6 +59,10 @@ void handshake(ByteSpan in) {
     for (const auto& m : h.take_output()) TL_CHECK(m.payload.size() <= net::handshake_payload_max);
     in = in.subspan(2 + length);
   }
+}
+
+Status vouch_for_none(ReplicaId) {
+  return fail(Errc::denied, "no certificate");
 }
 
 }  // namespace
@@ -73,7 +76,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     header(rest);
   else if (data[0] < 128)
     settings(rest);
+  else if (data[0] < 192)
+    handshake(net::OldRelease{"a secret that the fuzzer does not have"}, rest);
   else
-    handshake(rest);
+    handshake(net::ByStream{vouch_for_none}, rest);
   return 0;
 }

@@ -305,10 +305,11 @@ class Volume:
 
     network: supplies `ns` and `ip` of each node. Without a network, two nodes get namespaces and a cable between
     them; with netns=False, they get ports on loopback. protocol: of all links, or a function of two nodes.
+    secured: the links have TLS by a secret; else clear text, which needs loopback.
     """
 
     def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, ublk=False, extra="",
-                 name="mail", netns=True, arena="256MiB", network=None, roles=("primary", "secondary")):
+                 name="mail", netns=True, arena="256MiB", network=None, roles=("primary", "secondary"), secured=True):
         self.stage, self.name = stage, name
         self.uuid = str(uuid.uuid4())
         self.size = size
@@ -339,7 +340,7 @@ journal = "{directory}/journal"
 journal_size = "{journal_size}"
 arena = "{arena}"
 listen = "{self.address[node]}"
-secret_file = "{self.secret}"
+{f'secret_file = "{self.secret}"' if secured else ""}
 control = "{directory}/control.sock"
 {extra}
 """

@@ -49,6 +49,7 @@ int serve(const daemon::NodeSettings& node, const std::string& path);
 // arguments: after `spool-repl journal`. Works without a server, and needs a configuration only for a named
 // volume.
 int journal_command(const std::vector<std::string>& arguments);
+int cert_command(const std::vector<std::string>& arguments);
 
 // Tests FUSE over io_uring on this machine. Prints "good", or the reason why not.
 [[noreturn]] void ring_test_command();

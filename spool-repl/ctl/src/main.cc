@@ -170,6 +170,7 @@ int run(int argc, char** argv) {
   if (command_of(argc, argv) != "serve")  // `serve` handles one of them
     for (int number : {SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
   if (auto journal = arguments_of("journal", argc, argv)) return journal_command(*journal);
+  if (auto cert = arguments_of("cert", argc, argv)) return cert_command(*cert);
   if (auto salvage = arguments_of("salvage", argc, argv)) return salvage_command(*salvage);
   if (auto test = arguments_of("fuse-ring-test", argc, argv); test && test->empty()) ring_test_command();
   NodeOptions options;

@@ -20,6 +20,7 @@
 #include "twinloft/base/service_manager.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/check.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 #include "twinloft/spool-repl/daemon/volume_supervisor.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -215,13 +216,13 @@ class Node {
       return add(now);
     }
     VolumeSupervisor& volume = **found;
-    auto secret = daemon::read_secret(now.secret_file);
-    if (!secret)
+    auto security = daemon::read_link_security(now);
+    if (!security)
       return log_error("volume {}: reload: refused, keeping its previous configuration: {}", now.name,
-                       secret.error().message);
+                       security.error().message);
     std::vector<std::string> waits = daemon::keys_for_a_restart(volume.settings(), now);
     bool served = std::holds_alternative<VolumeSupervisor::Serving>(volume.state());
-    volume.reload(now, std::move(*secret));
+    volume.reload(now, std::move(*security));
     if (!served || waits.empty()) return;
     std::string keys;
     for (const std::string& key : waits) keys += (keys.empty() ? "" : ", ") + key;

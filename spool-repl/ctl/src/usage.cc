@@ -108,6 +108,7 @@ std::string general() {
              c.summary);
   add_line(out, "journal VOLUME",
            "list and check the records of a journal, or make an image of the volume at an LSN");
+  add_line(out, "cert", "certificates for the links between replicas, by an authority of one's own");
   add_line(out, "fuse-ring-test", "test on this machine whether FUSE over io_uring works");
   add_line(out, "salvage", "after a split brain: bring the mail of the losing side to the winner");
   out += "\n`spool-repl COMMAND --help` says more of each.\n\n";

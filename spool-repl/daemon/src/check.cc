@@ -14,12 +14,14 @@
 
 #include "contents.h"
 #include "core_settings.h"
+#include "expiry_watch.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/unix_socket.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/events.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
 #include "twinloft/spool-repl/export/loop_device.h"
 #include "twinloft/spool-repl/export/ring_export.h"
@@ -27,12 +29,13 @@
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/address.h"
+#include "twinloft/tls/authority.h"
 
 namespace twinloft::repl::daemon {
 
 namespace {
 
-constexpr std::size_t secret_bytes_min = 16;
+constexpr std::int64_t certificate_seconds_warned = 30 * 86'400;
 constexpr Duration own_status_time = std::chrono::seconds(2);
 
 struct Checker {
@@ -220,10 +223,47 @@ struct Checker {
             "other machine reaches",
             s.listen, p.id, p.address);
     }
-    if (auto secret = read_secret(s.secret_file); !secret)
-      error("secret_file: {}", secret.error().message);
-    else if (secret->empty() && !all_loopback)
-      error("secret_file is missing: without a secret, replication uses loopback addresses only");
+    security(all_loopback);
+  }
+
+  void security(bool all_loopback) {
+    auto found = read_link_security(s);
+    if (!found) return error("{}", found.error().message);
+    bool all_cables = std::all_of(s.peers.begin(), s.peers.end(),
+                                  [](const auto& p) { return p.direct_cable; });
+    if (!found->tls && !all_loopback && !all_cables)
+      error(
+          "tls_certificate or secret_file is missing: without TLS, replication uses loopback addresses only, "
+          "and direct cables that are named as such");
+    if (s.accept_old_release)
+      warn(
+          "accept_old_release: a replica that has not spoken TLS yet is accepted in clear text. Remove the "
+          "key "
+          "when all replicas are upgraded");
+    for (const PeerSettings& p : s.peers)
+      if (p.direct_cable)
+        warn("replica {}: its link is in clear text, without proof who is at the other end", p.id);
+    if (found->tls && found->tls->has_certificate()) certificate(*found->tls->expires());
+  }
+
+  void certificate(std::int64_t ends) {
+    std::int64_t left = ends - OsClock().wall().seconds;
+    if (left <= 0)
+      error("{}: the certificate has ended on {}: renew it (spool-repl cert renew)", s.tls.certificate,
+            date_text(ends));
+    else if (left <= certificate_seconds_warned)
+      warn("{}: the certificate ends on {}: renew it (spool-repl cert renew)", s.tls.certificate,
+           date_text(ends));
+    auto pem = read_file(s.tls.certificate, 1u << 20);
+    auto facts = pem ? tls::read_certificate(*pem)
+                     : Result<tls::CertificateFacts>(std::unexpected(pem.error()));
+    if (!facts || facts->uris.empty() || s.uuid.empty()) return;
+    std::string expected = net::certificate_name(Uuid::parse(s.uuid).value(), s.replica);
+    bool issued_here = std::any_of(facts->uris.begin(), facts->uris.end(),
+                                   [](const std::string& uri) { return uri.starts_with("twinloft:"); });
+    if (issued_here && std::find(facts->uris.begin(), facts->uris.end(), expected) == facts->uris.end())
+      error("{}: the certificate is for {}, and this replica is {}", s.tls.certificate, facts->uris.front(),
+            expected);
   }
 
   // As `serve` prepares the arbiter, without a request to it.
@@ -421,18 +461,6 @@ Status fits_memory(const VolumeSettings& s) {
 std::uint64_t arena_bytes_min(const VolumeSettings& s) {
   constexpr std::uint64_t mib = 1u << 20;
   return (core::arena_blocks_min(core_config(s)) * block_size + mib - 1) / mib * mib;
-}
-
-Result<std::string> read_secret(const std::string& path) {
-  if (path.empty()) return std::string();
-  struct stat st{};
-  if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
-    return fail(Errc::denied, "{}: others may read the shared secret: chmod 600 it", path);
-  TL_TRY_ASSIGN(std::string text, read_file(path, 4096));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (text.size() < secret_bytes_min)
-    return fail(Errc::invalid, "{}: a shared secret needs at least {} characters", path, secret_bytes_min);
-  return text;
 }
 
 }  // namespace twinloft::repl::daemon

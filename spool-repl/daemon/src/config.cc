@@ -119,6 +119,14 @@ class Table {
     out = static_cast<std::remove_reference_t<decltype(out)>>(*value);
   }
 
+  void flag(std::string_view key, bool& out) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return;
+    auto value = node->value_exact<bool>();
+    if (!value) return error(node, key, "expected true or false");
+    out = *value;
+  }
+
   // "512KiB", "20GiB", or a plain number of bytes.
   void size(std::string_view key, std::uint64_t& out) const {
     const toml::node* node = table_.get(key);
@@ -215,13 +223,18 @@ void read_peers(const Table& t, VolumeSettings& v) {
     }
     Table p(t, *table, fmt::format("volume.{}.peer", v.name));
     PeerSettings peer;
-    p.allow({"id", "address", "protocol"});
+    p.allow({"id", "address", "protocol", "certificate_name", "clear_text"});
     p.integer("id", 1, replica_id_max, peer.id, true);
     p.text("address", peer.address, true);
     p.peer_address("address", peer.address);
     using core::Protocol;
     p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}},
                        peer.protocol);
+    p.text("certificate_name", peer.certificate_name);
+    p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
+    if (peer.direct_cable && !net::numeric_address(peer.address))
+      p.error(table->get("clear_text"), "clear_text",
+              "needs a numeric address of the peer: the answer of a name server could lead elsewhere");
     if (peer.id == v.replica) p.error(table->get("id"), "id", "is this replica's own");
     for (const PeerSettings& other : v.peers)
       if (other.id == peer.id) p.error(table->get("id"), "id", "is used twice");
@@ -377,6 +390,23 @@ void read_arbiter(const Table& t, VolumeSettings& v) {
                     arbiter::name_of(s.kind)));
 }
 
+void read_tls(const Table& t, VolumeSettings& v) {
+  const std::pair<const char*, std::string*> files[] = {
+      {"tls_certificate", &v.tls.certificate}, {"tls_key", &v.tls.key}, {"tls_authority", &v.tls.authority}};
+  std::size_t given = 0;
+  for (auto [key, path] : files) {
+    t.path(key, *path);
+    given += path->empty() ? 0 : 1;
+  }
+  for (auto [key, path] : files)
+    if (given != 0 && path->empty())
+      t.error(t.raw().get(key), key, "is missing: tls_certificate, tls_key and tls_authority go together");
+  t.flag("accept_old_release", v.accept_old_release);
+  if (v.accept_old_release && v.secret_file.empty())
+    t.error(t.raw().get("accept_old_release"), "accept_old_release",
+            "needs secret_file: replicas of releases without TLS prove that they know it");
+}
+
 void read_resync(const Table& t, VolumeSettings& v) {
   t.size("resync_rate_min", v.resync_rate_min);
   if (v.resync_rate_min < 64u << 10)
@@ -428,6 +458,10 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
            "arena",
            "listen",
            "secret_file",
+           "tls_certificate",
+           "tls_key",
+           "tls_authority",
+           "accept_old_release",
            "control",
            "state_file",
            "status_group",
@@ -469,6 +503,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   t.text("listen", v.listen);
   t.address("listen", v.listen);
   t.path("secret_file", v.secret_file);
+  read_tls(t, v);
   t.path("control", v.control);
   t.socket_path("control", v.control);
   if (v.control.empty()) t.error(table.get("control"), "control", "must not be empty");

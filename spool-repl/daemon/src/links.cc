@@ -2,27 +2,34 @@
 
 #include "core_settings.h"
 #include "status_text.h"
-#include "twinloft/spool-repl/daemon/check.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 
 namespace twinloft::repl::daemon {
 
+namespace {
+constexpr Duration expiry_interval = std::chrono::hours(1);
+}
+
 Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, const Superblock& superblock,
-                                            ports::Loop& loop, Random& random, Step step, Trouble trouble) {
-  std::unique_ptr<Links> links(new Links(std::move(step), std::move(trouble)));
+                                            const Around& around, Step step, Trouble trouble,
+                                            Trouble certificate) {
+  std::unique_ptr<Links> links(
+      new Links(around, std::move(step), std::move(trouble), std::move(certificate)));
   if (settings.peers.empty()) return links;
   net::NetOptions o;
   o.self = {superblock.volume, superblock.volume_blocks, superblock.replica,
             [all = settings](ReplicaId peer) { return agreement_with(all, peer).text(); }};
   o.listen = settings.listen;
-  TL_TRY_ASSIGN(o.secret, read_secret(settings.secret_file));
+  TL_TRY_ASSIGN(o.security, read_link_security(settings));
+  if (o.security.tls) links->certificate_ends_ = o.security.tls->expires();
   o.timeout = settings.peer_timeout;
   for (const PeerSettings& p : settings.peers) {
     links->peers_.push_back(p.id);
-    o.peers.push_back({p.id, p.address});
+    o.peers.push_back({p.id, p.address, p.certificate_name, p.direct_cable});
   }
   Links& l = *links;
   l.net_ = std::make_unique<net::PeerNet>(
-      loop, std::move(o), random,
+      around.loop, std::move(o), around.random,
       net::NetEvents{
           [&l](ReplicaId id) { l.step_(core::PeerUp{id}); },
           [&l](ReplicaId id) { l.step_(core::PeerDown{id}); },
@@ -30,7 +37,28 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
           [&l](ReplicaId id, const std::string& text) { l.trouble_(id, text); },
           [&l](ReplicaId id, const std::string& text, bool other) { l.on_unfit(id, text, other); }});
   TL_TRY(l.net_->start());
+  l.watch_certificates();
   return links;
+}
+
+Links::~Links() {
+  if (expiry_timer_) loop_.cancel(expiry_timer_);
+}
+
+// A peer's certificate is seen in its connection.
+void Links::watch_certificates() {
+  std::int64_t now = clock_.wall().seconds;
+  if (certificate_ends_) expiry_.look(0, *certificate_ends_, now);
+  for (const auto& [id, link] : protections())
+    if (link.peer_expires) expiry_.look(id, *link.peer_expires, now);
+  expiry_timer_ = loop_.after(expiry_interval, [this] { watch_certificates(); });
+}
+
+std::map<ReplicaId, net::LinkProtection> Links::protections() const {
+  std::map<ReplicaId, net::LinkProtection> out;
+  for (ReplicaId id : peers_)
+    if (auto link = net_->protection(id)) out[id] = *link;
+  return out;
 }
 
 void Links::on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter) {
@@ -38,9 +66,12 @@ void Links::on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter
   step_(core::PeerUnfit{peer, text, other_arbiter});
 }
 
-void Links::reload(const std::map<ReplicaId, std::string>& addresses, const std::string& secret) {
+void Links::reload(const std::map<ReplicaId, std::string>& addresses, net::LinkSecurity security) {
   if (!net_) return;
-  net_->set_secret(secret);
+  certificate_ends_ = security.tls ? security.tls->expires() : std::nullopt;
+  net_->set_security(std::move(security));
+  loop_.cancel(expiry_timer_);
+  watch_certificates();
   for (const auto& [id, address] : addresses) net_->set_address(id, address);
 }
 

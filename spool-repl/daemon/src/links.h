@@ -3,9 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "expiry_watch.h"
+#include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
 #include "twinloft/spool-repl/net/peer_net.h"
@@ -16,15 +19,25 @@ class Links {
  public:
   using Step = std::function<void(core::Event&&)>;
   using Trouble = std::function<void(ReplicaId peer, const std::string& text)>;
-  // step: gets the input of the links. Connects and listens from now on. Errors: the addresses, or the file
-  // with the secret.
+  struct Around {
+    ports::Loop& loop;
+    Random& random;
+    const Clock& clock;
+  };
+  // step: gets the input of the links. certificate: warnings before one ends; peer 0: of this replica.
+  // Connects and listens from now on. Errors: the addresses, or the files of read_link_security().
   static Result<std::unique_ptr<Links>> start(const VolumeSettings& settings, const Superblock& superblock,
-                                              ports::Loop& loop, Random& random, Step step, Trouble trouble);
+                                              const Around& around, Step step, Trouble trouble,
+                                              Trouble certificate);
+  ~Links();
 
   // For later connections.
-  void reload(const std::map<ReplicaId, std::string>& addresses, const std::string& secret);
+  void reload(const std::map<ReplicaId, std::string>& addresses, net::LinkSecurity security);
   Status set_wanted(bool wanted);  // of all peers. Errors: Errc::invalid (no peers)
   void tell_troubles(core::VolumeStatus& status) const;
+  // Of the peers that are connected.
+  std::map<ReplicaId, net::LinkProtection> protections() const;
+  std::optional<std::int64_t> certificate_ends() const { return certificate_ends_; }  // seconds since 1970
 
   void send(const core::Send& s) { net_->send(s.peer, s.message); }
   void send(const core::SendRecord& r);
@@ -34,11 +47,22 @@ class Links {
   }
 
  private:
-  Links(Step step, Trouble trouble) : step_(std::move(step)), trouble_(std::move(trouble)) {}
+  Links(const Around& around, Step step, Trouble trouble, Trouble certificate)
+      : loop_(around.loop),
+        clock_(around.clock),
+        step_(std::move(step)),
+        trouble_(std::move(trouble)),
+        expiry_(std::move(certificate)) {}
+  void watch_certificates();
   void on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter);
 
+  ports::Loop& loop_;
+  const Clock& clock_;
   Step step_;
   Trouble trouble_;
+  ExpiryWatch expiry_;
+  ports::Loop::TimerId expiry_timer_ = 0;
+  std::optional<std::int64_t> certificate_ends_;  // of this replica
   std::vector<ReplicaId> peers_;
   std::map<ReplicaId, std::string> unfit_;  // the differences that the last handshake found
   std::vector<ByteSpan> pieces_;            // keeps its memory

@@ -35,9 +35,9 @@ void ServedVolume::request_stop(bool force) {
   if (loop_) loop_->post([this, force] { stopper_->ask(force); });
 }
 
-void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
-  loop_->post([this, addresses = std::move(addresses), secret = std::move(secret)] {
-    if (links_) links_->reload(addresses, secret);
+void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security) {
+  loop_->post([this, addresses = std::move(addresses), security = std::move(security)] {
+    if (links_) links_->reload(addresses, security);
   });
 }
 
@@ -84,10 +84,14 @@ Status ServedVolume::join_parts() {
                 arbiter::make_store(settings_.arbiter, superblock.volume, superblock.replica, clock_));
   std::unique_ptr<ArbiterWatch> arbiter;
   if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
-  TL_TRY_ASSIGN(links_, Links::start(settings_, superblock, *loop_, random_, step,
-                                     [this](ReplicaId peer, const std::string& text) {
-                                       reporter_->say("connection", text, true, peer, 0, true);
-                                     }));
+  TL_TRY_ASSIGN(links_, Links::start(
+                            settings_, superblock, {*loop_, random_, clock_}, step,
+                            [this](ReplicaId peer, const std::string& text) {
+                              reporter_->say("connection", text, true, peer, 0, true);
+                            },
+                            [this](ReplicaId peer, const std::string& text) {
+                              reporter_->say("certificate", text, true, peer);
+                            }));
   performer_ = std::make_unique<Performer>(Performer::Parts{settings_, *loop_, *opened_, *links_, *requests_,
                                                             *front_ends_, commands_, *reporter_,
                                                             std::move(arbiter)});
@@ -208,7 +212,10 @@ auto ServedVolume::with_view(Look look) {
                 stopper_->waits_for(),
                 oldest_request(),
                 performer_->disk().oldest(loop_->now()),
-                f && f->device_lost()};
+                f && f->device_lost(),
+                links_->protections(),
+                links_->certificate_ends(),
+                clock_.wall().seconds};
   return look(view);
 }
 

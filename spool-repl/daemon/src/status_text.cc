@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "expiry_watch.h"
 #include "memory_bound.h"
 #include "twinloft/base/json.h"
 #include "volume_state.h"
@@ -66,6 +67,46 @@ const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
 }
 const char* role_of(const core::PeerStatus& p) {
   return !p.known ? "Unknown" : p.primary ? "Primary" : "Secondary";
+}
+
+const char* name_of(net::LinkProtection::Kind kind) {
+  using Kind = net::LinkProtection::Kind;
+  switch (kind) {
+    case Kind::clear_text:
+      return "clear-text";
+    case Kind::secret:
+      return "tls-secret";
+    case Kind::certificate:
+      return "tls-certificate";
+    case Kind::old_release:
+      return "old-release";
+  }
+  return "?";
+}
+
+std::string protection_text(const NodeView& v, const core::PeerStatus& p) {
+  auto link = v.protections.find(p.id);
+  if (link == v.protections.end()) return "";
+  using Kind = net::LinkProtection::Kind;
+  switch (link->second.kind) {
+    case Kind::clear_text:
+      return "  clear text";
+    case Kind::old_release:
+      return "  CLEAR TEXT: upgrade it";
+    case Kind::secret:
+      return "  TLS";
+    case Kind::certificate:
+      break;
+  }
+  return fmt::format("  TLS until {}", date_text(*link->second.peer_expires));
+}
+
+std::string certificate_line(const NodeView& v) {
+  if (!v.certificate_ends) return "";
+  std::int64_t left = *v.certificate_ends - v.wall_seconds;
+  if (left <= 0) return fmt::format("  tls      CERTIFICATE ENDED on {}\n", date_text(*v.certificate_ends));
+  return fmt::format("  tls      certificate until {}, {} day(s) left\n", date_text(*v.certificate_ends),
+                     left / 86'400);
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -247,7 +288,7 @@ std::string status_text(const NodeView& v) {
     out += fmt::format("  state    discarding: waits for replica {} to connect as primary\n", s.discards_for);
   for (const auto& p : s.peers) {
     out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p), role_of(p), disk_of(s, p),
-                       name_of(p.protocol), membership_text(s, p));
+                       name_of(p.protocol), membership_text(s, p) + protection_text(v, p));
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size))
@@ -267,6 +308,7 @@ std::string status_text(const NodeView& v) {
     out += fmt::format(
         "  disk     since start {} blocks repaired from a peer{}; {} unrecoverable\n", s.repaired_blocks,
         s.wrong_blocks > 0 ? fmt::format(" ({} found corrupt)", s.wrong_blocks) : "", s.unreadable_blocks);
+  out += certificate_line(v);
   std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
   out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
   out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter,
@@ -311,6 +353,15 @@ json::value resync_json(const NodeView& v, const core::PeerStatus& p) {
   return out;
 }
 
+// null: not connected. expires: of the peer's certificate, in seconds since 1970, UTC.
+json::value link_json(const NodeView& v, const core::PeerStatus& p) {
+  auto link = v.protections.find(p.id);
+  if (link == v.protections.end()) return nullptr;
+  json::object out{{"protection", name_of(link->second.kind)}, {"expires", nullptr}};
+  if (link->second.peer_expires) out["expires"] = *link->second.peer_expires;
+  return out;
+}
+
 json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
   const core::VolumeStatus& s = v.status;
   return {{"id", p.id},
@@ -327,6 +378,7 @@ json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
           {"sent_lsn", p.sent.v},
           {"received_lsn", p.received.v},
           {"durable_lsn", p.durable.v},
+          {"link", link_json(v, p)},
           {"reason", p.why}};
 }
 
@@ -369,7 +421,10 @@ std::string status_json(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   json::array peers;
   for (const auto& p : s.peers) peers.push_back(peer_json(v, p));
+  json::value certificate_expires = nullptr;
+  if (v.certificate_ends) certificate_expires = *v.certificate_ends;
   json::object root{{"memory", memory_json(v)},
+                    {"certificate_expires", certificate_expires},
                     {"name", v.settings.name},
                     {"volume", v.volume.text()},
                     {"replica", v.settings.replica},

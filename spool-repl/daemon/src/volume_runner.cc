@@ -56,8 +56,8 @@ bool VolumeRunner::stands_down() const {
 std::string VolumeRunner::failure() const {
   return impl_->volume().failure();
 }
-void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
-  impl_->volume().reload(std::move(addresses), std::move(secret));
+void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security) {
+  impl_->volume().reload(std::move(addresses), std::move(security));
 }
 
 }  // namespace twinloft::repl::daemon

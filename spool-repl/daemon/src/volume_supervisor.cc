@@ -65,14 +65,14 @@ void VolumeSupervisor::request_stop(bool force) {
   (void)!::write(wake_.get(), &one, sizeof one);
 }
 
-void VolumeSupervisor::reload(VolumeSettings settings, std::string secret) {
+void VolumeSupervisor::reload(VolumeSettings settings, net::LinkSecurity security) {
   {
     std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
     if (runner_) {
       std::map<ReplicaId, std::string> addresses;
       for (const PeerSettings& p : settings_.peers) addresses[p.id] = p.address;
-      return runner_->reload(std::move(addresses), std::move(secret));
+      return runner_->reload(std::move(addresses), std::move(security));
     }
     retry_asked_ = true;
   }
@@ -206,9 +206,12 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
   compare("fuse", &V::fuse_file, &V::fuse_device, &V::fuse_transport), compare("ublk", &V::ublk_device),
       compare("nbd", &V::nbd_listen, &V::nbd_name);
   compare("arbiter", &V::arbiter);
-  bool same_peers = std::equal(
-      a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(),
-      [](const PeerSettings& x, const PeerSettings& y) { return x.id == y.id && x.protocol == y.protocol; });
+  bool same_peers = std::equal(a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(),
+                               [](const PeerSettings& x, const PeerSettings& y) {
+                                 return x.id == y.id && x.protocol == y.protocol &&
+                                        x.certificate_name == y.certificate_name &&
+                                        x.direct_cable == y.direct_cable;
+                               });
   if (!same_peers) out.emplace_back("peer");
   return out;
 }

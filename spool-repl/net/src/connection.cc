@@ -55,13 +55,16 @@ void Connection::on_ready(unsigned ready) {
 }
 
 void Connection::on_opened(Status opened) {
-  if (!opened) return close(fmt::format("cannot connect to {}: {}", name_, opened.error().message));
-  last_received_ = loop_.now();
-  begin_handshake();
+  if (opened) return begin_handshake();
+  const Error& e = opened.error();
+  close(e.code == Errc::denied ? fmt::format("{}: {}", name_, e.message)
+                               : fmt::format("cannot connect to {}: {}", name_, e.message));
 }
 
 void Connection::begin_handshake() {
   phase_ = Phase::handshake;
+  if (Status may = handshake_.check_dialed(); !may)
+    return close(fmt::format("{}: {}", name_, may.error().message));
   send_handshake();
 }
 

@@ -31,7 +31,7 @@ class Connection {
   };
   struct Limits {
     Duration timeout;              // without input, after the handshake
-    Duration handshake;            // for the whole handshake
+    Duration handshake;            // for the whole handshake, with connect(2) and TLS
     std::size_t unsent_bytes_max;  // with more, the connection is closed
   };
 
@@ -50,6 +50,8 @@ class Connection {
   bool was_stuck() const { return stuck_; }
   ReplicaId peer() const { return handshake_.peer(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
+  bool is_of_old_release() const { return handshake_.is_old(); }
+  const stream::Stream& stream() const { return *stream_; }
   bool has_other_arbiter() const { return handshake_.has_other_arbiter(); }
   const std::string& name() const { return name_; }
 

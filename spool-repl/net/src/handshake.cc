@@ -13,22 +13,33 @@ constexpr std::uint64_t features_offered = 0;
 constexpr std::uint64_t features_required_known = 0;
 }  // namespace
 
-Handshake::Handshake(const Identity& self, std::string secret, Direction direction, ReplicaId expect,
-                     Random& random)
+Handshake::Handshake(const Identity& self, Authentication authentication, Direction direction,
+                     ReplicaId expect, Random& random)
     : self_(self),
-      secret_(std::move(secret)),
+      authentication_(std::move(authentication)),
       direction_(direction),
       expect_(expect),
-      phase_(direction == Direction::accepted ? Phase::hello : Phase::challenge) {
+      phase_(is_old() && direction == Direction::dialed ? Phase::challenge : Phase::hello) {
   random.fill(nonce_);
   if (direction_ == Direction::dialed) {
     own_hello_ = hello(expect_);
+    if (!is_old()) say(WireType::hello, own_hello_);
     return;
   }
+  if (!is_old()) return;
   Writer w(challenge_);
   w.put(handshake_version);
   w.put_bytes(nonce_);
   say(WireType::challenge, challenge_);
+}
+
+Status Handshake::check_dialed() const {
+  return direction_ == Direction::dialed ? vouch(expect_) : Status();
+}
+
+Status Handshake::vouch(ReplicaId replica) const {
+  const auto* stream = std::get_if<ByStream>(&authentication_);
+  return stream && stream->vouch ? stream->vouch(replica) : Status();
 }
 
 std::vector<std::byte> Handshake::hello(ReplicaId peer) const {
@@ -128,7 +139,8 @@ std::array<std::byte, 32> Handshake::proof(Direction maker) const {
   if (maker == Direction::accepted) add(dialed ? peer_hello_ : own_hello_);
   std::array<std::byte, 32> out;
   unsigned length = 0;
-  auto* made = HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
+  const std::string& secret = std::get<OldRelease>(authentication_).secret;
+  auto* made = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
                     reinterpret_cast<const unsigned char*>(text.data()), text.size(),
                     reinterpret_cast<unsigned char*>(out.data()), &length);
   TL_CHECK(made != nullptr && length == out.size());
@@ -144,6 +156,20 @@ Status Handshake::check_proof(ByteSpan payload) const {
   return {};
 }
 
+// The other side is authenticated. So it gets the reason of a refusal, by the same rules as its own.
+Result<bool> Handshake::finish() {
+  TL_TRY(vouch(peer_.replica));
+  phase_ = Phase::done;
+  if (direction_ == Direction::accepted) {
+    own_hello_ = hello(peer_.replica);
+    say(WireType::hello, own_hello_);
+    if (is_old()) say(WireType::proof, proof(Direction::accepted));
+  }
+  TL_TRY(check_peer());
+  TL_TRY(check_agreement());
+  return true;
+}
+
 Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
   auto is = [&](WireType t, Phase p) { return type == static_cast<std::uint16_t>(t) && phase_ == p; };
   if (is(WireType::challenge, Phase::challenge)) {
@@ -155,21 +181,13 @@ Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
   }
   if (is(WireType::hello, Phase::hello)) {
     TL_TRY(take_hello(payload));
+    if (!is_old()) return finish();
     phase_ = Phase::proof;
     return false;
   }
   if (is(WireType::proof, Phase::proof)) {
     TL_TRY(check_proof(payload));
-    phase_ = Phase::done;
-    // An authenticated caller gets the reason of a refusal, by the same rules as its own.
-    if (direction_ == Direction::accepted) {
-      own_hello_ = hello(peer_.replica);
-      say(WireType::hello, own_hello_);
-      say(WireType::proof, proof(Direction::accepted));
-    }
-    TL_TRY(check_peer());
-    TL_TRY(check_agreement());
-    return true;
+    return finish();
   }
   return fail(Errc::corrupt, "a message of type {} in the handshake", type);
 }

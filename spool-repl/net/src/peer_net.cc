@@ -9,12 +9,12 @@
 #include <cerrno>
 
 #include "connection.h"
+#include "first_bytes.h"
+#include "link_streams.h"
 #include "name_lookup.h"
-#include "twinloft/spool-repl/stream/socket_stream.h"
+#include "twinloft/spool-repl/stream/tls_stream.h"
 
 namespace twinloft::repl::net {
-
-using stream::SocketStream;
 
 namespace {
 
@@ -24,6 +24,7 @@ constexpr int listen_backlog = 256;
 constexpr unsigned caller_notices_max = 6;  // in caller_notice_time, so that strangers cannot fill the log
 constexpr Duration caller_notice_time = std::chrono::minutes(1);
 constexpr Duration accept_pause = std::chrono::milliseconds(200);
+constexpr std::string_view old_greeting = "TLWR";          // a release without TLS speaks first
 constexpr Duration steady_time = std::chrono::minutes(1);  // a connection with this age is stable
 
 // The address by which callers are counted. For IPv6 it is the /64, which one subscriber has.
@@ -55,8 +56,13 @@ PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvent
       options_(std::move(options)),
       random_(random),
       events_(std::move(events)),
-      lookup_(std::make_unique<NameLookup>(loop, options_.resolve)) {
-  for (const NetPeer& p : options_.peers) peers_.emplace_back().config = p;
+      lookup_(std::make_unique<NameLookup>(loop, options_.resolve)),
+      streams_(std::make_unique<LinkStreams>(loop, options_.self.volume, options_.security)),
+      undecided_(std::make_unique<FirstBytes>(loop, options_.first_bytes)) {
+  for (const NetPeer& p : options_.peers) {
+    peers_.emplace_back().config = p;
+    streams_->add_peer(p.id, p.certificate_name, p.direct_cable ? p.address : "");
+  }
 }
 
 PeerNet::~PeerNet() {
@@ -67,20 +73,16 @@ PeerNet::~PeerNet() {
   if (listener_) loop_.unwatch(listener_.get());
 }
 
-Status PeerNet::check_secret(const Address& address) const {
-  if (!options_.secret.empty() || address.is_loopback()) return {};
-  return fail(Errc::invalid,
-              "replication over {} needs a shared secret (`secret_file`): without one only loopback "
-              "addresses are used",
-              address.text);
+void PeerNet::set_security(LinkSecurity security) {
+  streams_->set_security(std::move(security));
 }
 
 Status PeerNet::start() {
-  std::vector<std::string> all{options_.listen};
-  for (const NetPeer& p : options_.peers) all.push_back(p.address);
-  for (const std::string& text : all) {
-    TL_TRY(check_address(text));
-    if (auto numeric = numeric_address(text)) TL_TRY(check_secret(*numeric));
+  TL_TRY(check_address(options_.listen));
+  if (auto numeric = numeric_address(options_.listen)) TL_TRY(streams_->check_listen(*numeric));
+  for (const NetPeer& p : options_.peers) {
+    TL_TRY(check_address(p.address));
+    if (auto numeric = numeric_address(p.address)) TL_TRY(streams_->way_to(p.id, *numeric));
   }
   listen();
   for (Peer& p : peers_)
@@ -112,7 +114,7 @@ void PeerNet::listen_on(const Result<std::vector<Address>>& found) {
 }
 
 Status PeerNet::try_listen(const Address& address) {
-  TL_TRY(check_secret(address));
+  TL_TRY(streams_->check_listen(address));
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "socket");
   int one = 1;
@@ -159,18 +161,17 @@ void PeerNet::notice_of_caller(const std::string& text) {
   events_.notice(0, text);
 }
 
-std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Handshake::Direction direction,
-                                                     ReplicaId expect) {
+std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Way way,
+                                                     Handshake::Direction direction, ReplicaId expect) {
   Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout),
                             options_.unsent_bytes_max};
   bool dialed = direction == Handshake::Direction::dialed;
   if (dialed) limits.handshake = options_.timeout;  // connect() is part of it
   set_options(fd.get(), limits.timeout);
-  auto stream = std::make_unique<SocketStream>(
-      loop_, std::move(fd), dialed ? SocketStream::Begin::connecting : SocketStream::Begin::open);
+  LinkStream link = streams_->make(std::move(fd), way, direction);
   auto made = std::make_shared<Connection>(
-      loop_, std::move(stream), std::move(name),
-      Handshake(options_.self, options_.secret, direction, expect, random_), limits,
+      loop_, std::move(link.stream), std::move(name),
+      Handshake(options_.self, std::move(link.authentication), direction, expect, random_), limits,
       Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
                          [this](Connection& c, PeerMessage m) {
                            deliver_downs();
@@ -201,9 +202,18 @@ void PeerNet::pause_accepting(int error) {
 
 void PeerNet::take_caller(Fd fd, const sockaddr_storage& from) {
   std::string host = host_of(from);
+  auto way = streams_->way_of_caller(from);
+  if (!way) return notice_of_caller(way.error().message);
+  if (*way != Way::tls || !streams_->accepts_old()) return take_caller(std::move(fd), host, *way);
+  undecided_->wait(std::move(fd), [this, host](Fd caller, bool has_spoken) {
+    take_caller(std::move(caller), host, has_spoken ? Way::tls : Way::old_release);
+  });
+}
+
+void PeerNet::take_caller(Fd fd, const std::string& host, Way way) {
   make_room(host);
-  auto made = make_connection(std::move(fd), "the caller at " + host, Handshake::Direction::accepted, 0);
-  if (made) callers_.push_back({std::move(made), std::move(host)});
+  auto made = make_connection(std::move(fd), "the caller at " + host, way, Handshake::Direction::accepted, 0);
+  if (made) callers_.push_back({std::move(made), host});
 }
 
 void PeerNet::make_room(const std::string& host) {
@@ -251,10 +261,12 @@ void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
 }
 
 void PeerNet::connect(Peer& p, const Address& address) {
-  if (Status allowed = check_secret(address); !allowed) {
-    notice(p, allowed.error().message);
+  auto way = streams_->way_to(p.config.id, address);
+  if (!way) {
+    notice(p, way.error().message);
     return redial_later(p, options_.redial_refused);
   }
+  if (*way == Way::tls && p.is_old && streams_->accepts_old()) way = Way::old_release;
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return redial_later(p, options_.redial);
   int rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
@@ -263,7 +275,7 @@ void PeerNet::connect(Peer& p, const Address& address) {
     return redial_later(p, options_.redial);
   }
   p.connection = make_connection(std::move(fd), fmt::format("replica {} at {}", p.config.id, address.text),
-                                 Handshake::Direction::dialed, p.config.id);
+                                 *way, Handshake::Direction::dialed, p.config.id);
   if (!p.connection) redial_later(p, options_.redial);
 }
 
@@ -286,6 +298,8 @@ void PeerNet::on_established(Connection& c) {
   if (!p) return c.close(fmt::format("replica {} is not a peer of this volume", c.peer()));
   if (!p->wanted)
     return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
+  if (c.is_of_old_release() && p->has_spoken_tls)
+    return c.close(fmt::format("replica {} has spoken TLS before, and now comes without it", c.peer()));
   auto caller = std::find_if(callers_.begin(), callers_.end(),
                              [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
@@ -303,7 +317,22 @@ void PeerNet::on_ready(Connection& c) {
   p->up = true;
   p->up_since = loop_.now();
   p->last_notice.clear();
+  using Kind = LinkProtection::Kind;
+  Kind kind = LinkStreams::protection_of(c.stream(), c.is_of_old_release()).kind;
+  p->has_spoken_tls = p->has_spoken_tls || kind == Kind::secret || kind == Kind::certificate;
+  if (kind == Kind::old_release)
+    events_.notice(
+        p->config.id,
+        fmt::format("replica {} runs a release without TLS: the connection is in clear text. Upgrade "
+                    "it, then remove `accept_old_release`",
+                    p->config.id));
   events_.up(p->config.id);
+}
+
+// The next attempt uses what this one has found, once.
+void PeerNet::look_for_old_release(Peer& p, const Connection& c) {
+  const auto* secure = dynamic_cast<const stream::TlsStream*>(&c.stream());
+  p.is_old = secure && secure->clear_text() == old_greeting && !p.has_spoken_tls;
 }
 
 // The connection is still on the call stack, so it is destroyed in a later turn.
@@ -330,6 +359,7 @@ void PeerNet::on_closed(Connection& c, const std::string& reason) {
     notice_of_caller(reason);
   retire(c);
   if (!p) return;
+  look_for_old_release(*p, c);
   Duration pause = pause_after(*p, c);
   bool was_up = std::exchange(p->up, false);
   redial_later(*p, pause);
@@ -397,6 +427,12 @@ std::string PeerNet::trouble(ReplicaId id) const {
   if (calls_here ? listens : !p->looking_up) return "";
   return fmt::format("\"{}\" is being looked up: no name server has answered yet",
                      calls_here ? options_.listen : p->config.address);
+}
+
+std::optional<LinkProtection> PeerNet::protection(ReplicaId id) const {
+  auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
+  if (p == peers_.end() || !p->up) return std::nullopt;
+  return LinkStreams::protection_of(p->connection->stream(), p->connection->is_of_old_release());
 }
 
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {

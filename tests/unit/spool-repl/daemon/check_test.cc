@@ -16,8 +16,10 @@
 #include "../../support/loopback.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
+#include "twinloft/tls/authority.h"
 #include "volume_on_files.h"
 
 namespace twinloft::repl::daemon {
@@ -60,10 +62,69 @@ TEST_F(CheckTest, Secrets) {
   s.secret_file = file("short", "fifteen letters\n");
   EXPECT_TRUE(says(check_volume(s).errors, "at least 16"));
   s.secret_file.clear();
-  EXPECT_TRUE(says(check_volume(s).errors, "secret_file is missing"));
+  EXPECT_TRUE(says(check_volume(s).errors, "tls_certificate or secret_file is missing"));
   s.listen = "127.0.0.1:7710";
   s.peers[0].address = "127.0.0.2:7710";
   EXPECT_TRUE(check_volume(s).errors.empty());
+}
+
+struct CheckCertificateTest : CheckTest {
+  CheckCertificateTest() {
+    s.uuid = "6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10";
+    s.replica = 1;
+    s.secret_file.clear();
+    own({net::certificate_name(Uuid::parse(s.uuid).value(), 1)}, 100);
+  }
+  void own(const std::vector<std::string>& uris, std::int64_t days, std::int64_t shift_days = 0) {
+    WallTime now = OsClock().wall();
+    now.seconds += shift_days * 86'400;
+    auto made = tls::issue(authority, {"replica 1", uris}, {now, days}).value();
+    s.tls = {file("own.pem", made.certificate), file("own.key", made.key),
+             file("authority.pem", authority.certificate)};
+  }
+  tls::CertificateAndKey authority = tls::make_authority("Twinloft", {OsClock().wall(), 3650}).value();
+};
+
+TEST_F(CheckCertificateTest, ACertificateIsEnough) {
+  Findings found = check_volume(s);
+  for (const auto& e : found.errors) EXPECT_TRUE(e.find("tls") == std::string::npos) << e;
+  EXPECT_TRUE(read_link_security(s)->tls->has_certificate());
+}
+
+TEST_F(CheckCertificateTest, WhatIsWrongWithItIsNamed) {
+  auto finds = [&](const std::vector<std::string>& texts, std::string_view words) {
+    return std::any_of(texts.begin(), texts.end(),
+                       [&](const std::string& t) { return t.find(words) != std::string::npos; });
+  };
+  own({net::certificate_name(Uuid::parse(s.uuid).value(), 1)}, 20);
+  EXPECT_TRUE(finds(check_volume(s).warnings, "the certificate ends on "));
+  own({net::certificate_name(Uuid::parse(s.uuid).value(), 1)}, 5, -10);
+  EXPECT_TRUE(finds(check_volume(s).errors, "the certificate has ended on "));
+  own({net::certificate_name(Uuid::parse(s.uuid).value(), 2)}, 100);
+  EXPECT_TRUE(finds(check_volume(s).errors, "replica/2, and this replica is twinloft:"));
+  own({"site:mail1"}, 100);
+  EXPECT_FALSE(finds(check_volume(s).errors, "and this replica is")) << "a site's own names are its own";
+  EXPECT_EQ(::chmod(s.tls.key.c_str(), 0644), 0);
+  EXPECT_TRUE(finds(check_volume(s).errors, "others may read the private key: chmod 600 it"));
+  EXPECT_EQ(::chmod(s.tls.key.c_str(), 0600), 0);
+  s.tls.key = file("other.key", tls::make_authority("Other", {OsClock().wall(), 1})->key);
+  EXPECT_TRUE(finds(check_volume(s).errors, "the private key is not the certificate's"));
+  s.tls.authority = file("none.pem", "");
+  EXPECT_TRUE(finds(check_volume(s).errors, "none.pem: has no certificate"));
+  s.tls.certificate = where + "/none";
+  EXPECT_TRUE(finds(check_volume(s).errors, "No such file"));
+}
+
+TEST_F(CheckTest, ClearTextIsNamed) {
+  s.secret_file.clear();
+  s.peers[0].direct_cable = true;
+  Findings found = check_volume(s);
+  EXPECT_TRUE(found.errors.empty()) << found.errors[0];
+  EXPECT_TRUE(says(found.warnings, "replica 2: its link is in clear text"));
+  s.peers[0].direct_cable = false;
+  s.secret_file = file("secret", "sixteen letters and more\n");
+  s.accept_old_release = true;
+  EXPECT_TRUE(says(check_volume(s).warnings, "accept_old_release"));
 }
 
 TEST_F(CheckTest, FilesAndDirectories) {

@@ -62,6 +62,10 @@ journal_size = "512MiB"
 arena = 134217728
 listen = "10.0.0.2:7788"
 secret_file = "/etc/twinloft/secret"
+tls_certificate = "/etc/twinloft/own.pem"
+tls_key = "/etc/twinloft/own.key"
+tls_authority = "/etc/twinloft/authority.pem"
+accept_old_release = true
 control = "/run/mail.sock"
 write_ack = "durable"
 seal_after = "250us"
@@ -71,6 +75,8 @@ journal_writes_in_flight = 8
 id = 1
 address = "10.0.0.1:7788"
 protocol = "B"
+certificate_name = "mail1.example.org"
+clear_text = "direct-cable"
 [volume.mail.fuse]
 file = "/run/twinloft/mail"
 device = "/dev/twinloft/mail"
@@ -95,6 +101,9 @@ TEST_F(ConfigTest, EverythingIsRead) {
   EXPECT_EQ(v.arena, 128ull << 20);
   EXPECT_EQ(v.listen, "10.0.0.2:7788");
   EXPECT_EQ(v.secret_file, "/etc/twinloft/secret");
+  EXPECT_EQ(v.tls,
+            (TlsSettings{"/etc/twinloft/own.pem", "/etc/twinloft/own.key", "/etc/twinloft/authority.pem"}));
+  EXPECT_TRUE(v.accept_old_release);
   EXPECT_EQ(v.control, "/run/mail.sock");
   EXPECT_TRUE(v.write_ack_durable);
   EXPECT_EQ(v.seal_after, std::chrono::microseconds(250));
@@ -104,6 +113,8 @@ TEST_F(ConfigTest, EverythingIsRead) {
   EXPECT_EQ(v.peers[0].id, 1u);
   EXPECT_EQ(v.peers[0].address, "10.0.0.1:7788");
   EXPECT_EQ(v.peers[0].protocol, core::Protocol::B);
+  EXPECT_EQ(v.peers[0].certificate_name, "mail1.example.org");
+  EXPECT_TRUE(v.peers[0].direct_cable);
   EXPECT_EQ(v.fuse_file, "/run/twinloft/mail");
   EXPECT_EQ(v.fuse_device, "/dev/twinloft/mail");
   EXPECT_EQ(v.nbd_listen, "unix:/run/mail.nbd");
@@ -165,7 +176,7 @@ TEST_F(ConfigTest, ManyVolumes) {
 TEST_F(ConfigTest, UnknownKeysAreNamedAtEveryLevel) {
   EXPECT_TRUE(refused("colour = 1\n" + minimal, 1, "colour", "unknown key"));
   EXPECT_TRUE(refused(minimal + "colour = 1\n", 6, "volume.mail.colour", "unknown key"));
-  EXPECT_TRUE(refused(full + "colour = 1\n", 27, "volume.mail.nbd.colour", "unknown key"));
+  EXPECT_TRUE(refused(full + "colour = 1\n", 33, "volume.mail.nbd.colour", "unknown key"));
   EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\nid = 2\nport = 5\naddress = \"a:1\"\n", 8,
                       "volume.mail.peer.port", "unknown key"));
 }
@@ -207,6 +218,9 @@ TEST_F(ConfigTest, WrongValuesAreNamed) {
                         {"arena", "1.5", "not a size"},
                         {"listen", "7788", "text in quotes"},
                         {"secret_file", "\"secret\"", "absolute path"},
+                        {"tls_key", "\"key\"", "absolute path"},
+                        {"accept_old_release", "\"yes\"", "true or false"},
+                        {"accept_old_release", "true", "needs secret_file"},
                         {"control", "\"run.sock\"", "absolute path"},
                         {"write_ack", "\"maybe\"", "\"memory\", \"durable\""},
                         {"write_ack", "true", "text in quotes"},

@@ -16,8 +16,10 @@ struct LinksTest : testing::Test {
   }
   Result<std::unique_ptr<Links>> start() {
     return Links::start(
-        settings, superblock, *loop, random, [this](core::Event e) { events.push_back(std::move(e)); },
-        [this](ReplicaId, const std::string& text) { troubles.push_back(text); });
+        settings, superblock, {*loop, random, clock},
+        [this](core::Event e) { events.push_back(std::move(e)); },
+        [this](ReplicaId, const std::string& text) { troubles.push_back(text); },
+        [this](ReplicaId, const std::string& text) { warnings.push_back(text); });
   }
   OsClock clock;
   OsRandom random;
@@ -25,7 +27,7 @@ struct LinksTest : testing::Test {
   VolumeSettings settings;
   Superblock superblock;
   std::vector<core::Event> events;
-  std::vector<std::string> troubles;
+  std::vector<std::string> troubles, warnings;
 };
 
 TEST_F(LinksTest, WithoutPeersThereIsNothingToConnect) {
@@ -34,7 +36,7 @@ TEST_F(LinksTest, WithoutPeersThereIsNothingToConnect) {
   Status wanted = (*links)->set_wanted(true);
   ASSERT_FALSE(wanted);
   EXPECT_EQ(wanted.error().message, "this volume has no peers");
-  (*links)->reload({{2, "127.0.0.1:1"}}, "secret");
+  (*links)->reload({{2, "127.0.0.1:1"}}, {});
   (*links)->flush();
   core::VolumeStatus status;
   (*links)->tell_troubles(status);

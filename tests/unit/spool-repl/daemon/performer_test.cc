@@ -15,8 +15,8 @@ struct PerformerTest : testing::Test, VolumeOnFiles, FrontEndLife::Volume, Comma
     volume = OpenedVolume::open(s, std::move(storage), random, [](std::string, std::string, bool) {}).value();
     auto step = [this](core::Event e) { volume->core->step(std::move(e)); };
     requests = std::make_unique<ClientRequests>(*loop, s.size, step);
-    links = Links::start(s, volume->superblock, *loop, random, step, [](ReplicaId, const std::string&) {
-            }).value();
+    auto ignore = [](ReplicaId, const std::string&) {};
+    links = Links::start(s, volume->superblock, {*loop, random, clock}, step, ignore, ignore).value();
     performer = std::make_unique<Performer>(
         Performer::Parts{s, *loop, *volume, *links, *requests, front_ends, desk, reporter, nullptr});
     loop->set_turn_hook([this] {

@@ -75,7 +75,7 @@ TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
   EXPECT_EQ(promote.error().code, Errc::unavailable);
   // After the repair, a reload is enough.
   ASSERT_TRUE(create_volume(bad));
-  one->reload(bad, "");
+  one->reload(bad, {});
   await<VolumeSupervisor::Serving>(*one);
   EXPECT_TRUE(ask(bad, "status")->starts_with("bad  Secondary"));
   for (auto* v : {one.get(), other.get()}) v->request_stop(false);
@@ -89,7 +89,7 @@ TEST_F(VolumeSupervisorTest, TheStateFileFollowsAVolume) {
   await<VolumeSupervisor::Failed>(*volume);
   EXPECT_TRUE(await_told(s, "failed").starts_with("not served: " + s.journal));
   ASSERT_TRUE(create_volume(s));
-  volume->reload(s, "");
+  volume->reload(s, {});
   await<VolumeSupervisor::Serving>(*volume);
   EXPECT_EQ(await_told(s, "no-primary"), "");
   ASSERT_TRUE(ask(s, "promote"));
@@ -113,7 +113,7 @@ TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   EXPECT_NE(std::get<VolumeSupervisor::Failed>(one->state()).why.message.find("missing/nbd"),
             std::string::npos);
   std::filesystem::create_directory(where + "/missing");
-  one->reload(bad, "");
+  one->reload(bad, {});
   await<VolumeSupervisor::Serving>(*one);
   for (auto* v : {one.get(), other.get()}) v->request_stop(false);
   await<VolumeSupervisor::Ended>(*one);
@@ -130,7 +130,7 @@ TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   await<VolumeSupervisor::Serving>(*owner);
   auto other = start(same);
   await<VolumeSupervisor::Failed>(*other);
-  other->reload(same, "");
+  other->reload(same, {});
   for (int i = 0; i < 400; ++i) {
     auto text = ask(same, "status");
     ASSERT_TRUE(text) << i << ": " << text.error().message;
@@ -139,7 +139,7 @@ TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   }
   owner->request_stop(false);
   await<VolumeSupervisor::Ended>(*owner);
-  other->reload(same, "");
+  other->reload(same, {});
   await<VolumeSupervisor::Serving>(*other);
   other->request_stop(false);
   await<VolumeSupervisor::Ended>(*other);
@@ -193,6 +193,8 @@ TEST_F(VolumeSupervisorTest, WhatTakesEffectWithoutARestart) {
   a.peers = b.peers = {{2, "10.0.0.2:7710", core::Protocol::C}};
   b.peers[0].address = "10.0.0.9:7710";
   b.secret_file = "/elsewhere";
+  b.tls = {"/certificate", "/key", "/authority"};
+  b.accept_old_release = true;
   EXPECT_TRUE(keys_for_a_restart(a, b).empty());
   b.arena *= 2, b.peers[0].protocol = core::Protocol::A, b.arbiter.kind = arbiter::Kind::etcd,
                 b.fuse_device = "/x";

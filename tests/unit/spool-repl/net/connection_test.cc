@@ -45,7 +45,7 @@ struct ConnectionTest : testing::Test {
         [&end](Connection&, const std::string& why) { end.closed.push_back(why); }};
     end.connection = std::make_unique<Connection>(
         loop, std::move(stream), dials ? "replica 2" : "the caller",
-        Handshake({volume, 1000, id}, "well kept",
+        Handshake({volume, 1000, id}, ByStream{},
                   dials ? Handshake::Direction::dialed : Handshake::Direction::accepted, dials ? 2 : 0,
                   random),
         Connection::Limits{timeout, std::chrono::seconds(3), 1u << 20}, std::move(events));

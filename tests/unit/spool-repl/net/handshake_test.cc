@@ -43,8 +43,15 @@ struct HandshakeTest : testing::Test {
     a.expect = 2;
     b.self.replica = 2;
   }
-  Handshake dialer() { return {a.self, a.secret, Direction::dialed, a.expect, random}; }
-  Handshake accepter() { return {b.self, b.secret, Direction::accepted, b.expect, random}; }
+  // With an old release, or by the stream below.
+  bool old = true;
+  std::function<Status(ReplicaId)> vouch;
+  Authentication authentication(const Side& side) const {
+    if (old) return OldRelease{side.secret};
+    return ByStream{vouch};
+  }
+  Handshake dialer() { return {a.self, authentication(a), Direction::dialed, a.expect, random}; }
+  Handshake accepter() { return {b.self, authentication(b), Direction::accepted, b.expect, random}; }
 
   static Handshake::Message only(Handshake&& h) { return only(h); }
   static Handshake::Message only(Handshake& h) {
@@ -80,12 +87,61 @@ struct HandshakeTest : testing::Test {
 };
 
 TEST_F(HandshakeTest, BothKnowEachOtherAfterwards) {
+  for (bool of_old : {false, true}) {
+    old = of_old;
+    auto d = dialer(), c = accepter();
+    auto ends = run(d, c);
+    ASSERT_TRUE(ends.dialed && *ends.dialed);
+    ASSERT_TRUE(ends.accepted && *ends.accepted);
+    EXPECT_EQ(d.peer(), 2u);
+    EXPECT_EQ(c.peer(), 1u);
+    EXPECT_EQ(d.is_old(), old);
+  }
+}
+
+// The certificate is of one replica, and the hello names another.
+TEST_F(HandshakeTest, AReplicaThatTheCertificateDoesNotNameIsRefused) {
+  old = false;
+  std::vector<ReplicaId> asked;
+  ReplicaId of_certificate = 1;
+  vouch = [&](ReplicaId id) -> Status {
+    asked.push_back(id);
+    if (id == of_certificate) return {};
+    return fail(Errc::denied, "its certificate is for another replica");
+  };
   auto d = dialer(), c = accepter();
-  auto ends = run(d, c);
-  ASSERT_TRUE(ends.dialed && *ends.dialed);
-  ASSERT_TRUE(ends.accepted && *ends.accepted);
-  EXPECT_EQ(d.peer(), 2u);
-  EXPECT_EQ(c.peer(), 1u);
+  EXPECT_TRUE(c.check_dialed()) << "of the side that dials alone";
+  EXPECT_TRUE(asked.empty());
+  EXPECT_FALSE(d.check_dialed());
+  ASSERT_TRUE(c.receive(hello_type, only(d).payload).value());
+  EXPECT_EQ(asked, (std::vector<ReplicaId>{2, 1}));
+  // The accepting side says nothing about itself to it.
+  of_certificate = 7;
+  auto e = accepter();
+  EXPECT_TRUE(refused(e.receive(hello_type, only(dialer()).payload), Errc::denied, "another replica"));
+  EXPECT_TRUE(e.take_output().empty());
+  // The dialing side looks again, since another replica may have answered.
+  auto f = dialer(), g = accepter();
+  of_certificate = 1;
+  ASSERT_TRUE(g.receive(hello_type, only(f).payload).value());
+  EXPECT_TRUE(refused(f.receive(hello_type, only(g).payload), Errc::denied, "another replica"));
+}
+
+// No challenge and no proof: one message of each side.
+TEST_F(HandshakeTest, AfterTlsThereIsOneMessageOfEachSide) {
+  old = false;
+  auto hello = only(dialer()).payload;
+  for (std::uint16_t type : {0, 2, 3, 4, 5, 32, 37, 65535}) {
+    auto c = accepter(), d = dialer();
+    EXPECT_TRUE(c.take_output().empty()) << "the accepting side waits";
+    EXPECT_TRUE(refused(c.receive(type, hello), Errc::corrupt, "in the handshake")) << type;
+    EXPECT_TRUE(refused(d.receive(type, hello), Errc::corrupt, "in the handshake")) << type;
+  }
+  auto c = accepter();
+  ASSERT_TRUE(c.receive(hello_type, hello).value());
+  EXPECT_TRUE(refused(c.receive(hello_type, hello), Errc::corrupt, "in the handshake")) << "twice";
+  for (std::size_t n = 0; n < hello.size(); ++n)
+    EXPECT_FALSE(accepter().receive(hello_type, ByteSpan(hello).first(n))) << n;
 }
 
 TEST_F(HandshakeTest, MessagesAreShortEnoughForTheUnproved) {
@@ -160,7 +216,7 @@ TEST_F(HandshakeTest, AReplayedProofIsRefused) {
 TEST_F(HandshakeTest, AProofOfTheSameDirectionIsRefused) {
   // An attacker connects two dialers with each other.
   auto d = dialer();
-  Handshake e(b.self, b.secret, Direction::dialed, 1, random);
+  Handshake e(b.self, authentication(b), Direction::dialed, 1, random);
   auto challenge = only(accepter());
   ASSERT_TRUE(d.receive(challenge_type, challenge.payload));
   ASSERT_TRUE(e.receive(challenge_type, challenge.payload));
@@ -208,10 +264,13 @@ TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
          "replica 1 has dialed replica 2 here, which is replica 3"}}) {
     Side before = b;
     k.change(b);
-    auto d = dialer(), c = accepter();
-    auto ends = run(d, c);
-    EXPECT_TRUE(refused(ends.dialed, Errc::conflict, k.there));
-    EXPECT_TRUE(refused(ends.accepted, Errc::conflict, k.here));
+    for (bool of_old : {false, true}) {
+      old = of_old;
+      auto d = dialer(), c = accepter();
+      auto ends = run(d, c);
+      EXPECT_TRUE(refused(ends.dialed, Errc::conflict, k.there));
+      EXPECT_TRUE(refused(ends.accepted, Errc::conflict, k.here));
+    }
     b = before;
   }
 }
@@ -244,22 +303,28 @@ TEST_F(HandshakeTest, SettingsThatDifferAreNamedByBoth) {
 }
 
 TEST_F(HandshakeTest, BothKnowWhereTheOtherHasAnotherArbiter) {
-  a.self.settings = saying("arbiter.kind", "manual");
-  b.self.settings = saying("arbiter.kind", "etcd");
-  auto d = dialer(), c = accepter();
-  run(d, c);
-  EXPECT_TRUE(d.disagrees() && c.disagrees());
-  EXPECT_TRUE(d.has_other_arbiter() && c.has_other_arbiter());
+  for (bool of_old : {false, true}) {
+    old = of_old;
+    a.self.settings = saying("arbiter.kind", "manual");
+    b.self.settings = saying("arbiter.kind", "etcd");
+    auto d = dialer(), c = accepter();
+    run(d, c);
+    EXPECT_TRUE(d.disagrees() && c.disagrees());
+    EXPECT_TRUE(d.has_other_arbiter() && c.has_other_arbiter());
+  }
 }
 
 // The settings of a link depend on the replica at its other end. The accepting side learns late which replica
 // that is.
 TEST_F(HandshakeTest, SettingsAreThoseOfTheLink) {
-  a.self.settings = [](ReplicaId peer) { return peer == 2 ? "protocol=C\n" : "protocol=A\n"; };
-  b.self.settings = [](ReplicaId peer) { return peer == 1 ? "protocol=C\n" : "protocol=B\n"; };
-  auto d = dialer(), c = accepter();
-  auto ends = run(d, c);
-  EXPECT_TRUE(ends.dialed && *ends.dialed && ends.accepted && *ends.accepted);
+  for (bool of_old : {false, true}) {
+    old = of_old;
+    a.self.settings = [](ReplicaId peer) { return peer == 2 ? "protocol=C\n" : "protocol=A\n"; };
+    b.self.settings = [](ReplicaId peer) { return peer == 1 ? "protocol=C\n" : "protocol=B\n"; };
+    auto d = dialer(), c = accepter();
+    auto ends = run(d, c);
+    EXPECT_TRUE(ends.dialed && *ends.dialed && ends.accepted && *ends.accepted);
+  }
 }
 
 TEST_F(HandshakeTest, AnotherSizeIsADisagreementAndAnotherVolumeIsNot) {

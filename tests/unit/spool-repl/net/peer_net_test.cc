@@ -123,15 +123,6 @@ TEST_F(PeerNetTest, ASilentPeerIsLostRightAtTheTimeout) {
   EXPECT_FALSE(b.up()) << "2 ms later";
 }
 
-TEST_F(PeerNetTest, AnotherSecretNeverConnects) {
-  NetOptions wrong = options(1, 2);
-  wrong.secret = "guessed";
-  ASSERT_TRUE(start(a, wrong));
-  ASSERT_TRUE(start(b, options(2, 1)));
-  run_until([&] { return a.noticed("shared secret") && b.noticed("shared secret"); });
-  EXPECT_EQ(a.ups + b.ups, 0);
-}
-
 // The volume is served meanwhile, and reports why no peer can connect.
 TEST_F(PeerNetTest, APortInUseIsTriedAgain) {
   ASSERT_TRUE(start(b, options(2, 1)));
@@ -151,22 +142,6 @@ TEST_F(PeerNetTest, APortInUseIsTriedAgain) {
   run_until([&] { return a.up() && second.up(); });
 }
 
-TEST_F(PeerNetTest, WithoutASecretOnlyLoopback) {
-  NetOptions o = options(1, 2);
-  o.secret = "";
-  o.peers[0].address = "192.0.2.1:7788";
-  auto peer_outside = start(a, o);
-  ASSERT_FALSE(peer_outside);
-  EXPECT_EQ(peer_outside.error().code, Errc::invalid);
-  EXPECT_NE(peer_outside.error().message.find("secret_file"), std::string::npos);
-  o = options(1, 2);
-  o.secret = "";
-  o.listen = "0.0.0.0:" + std::to_string(ports[1].number);
-  EXPECT_FALSE(start(a, o));
-  o.listen = ports[1].address();
-  EXPECT_TRUE(start(a, o));
-}
-
 TEST_F(PeerNetTest, GarbageClosesThatConnectionOnly) {
   connect_both();
   for (std::string garbage : {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(100, '\0'),
@@ -182,7 +157,7 @@ TEST_F(PeerNetTest, GarbageClosesThatConnectionOnly) {
   run_until([&] { return b.got.size() == 1; });
 }
 
-TEST_F(PeerNetTest, AnOversizedMessageBeforeTheProofCloses) {
+TEST_F(PeerNetTest, AnOversizedMessageInTheHandshakeCloses) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Fd fd = call();
   std::vector<std::byte> header(wire_header_bytes);
@@ -192,7 +167,7 @@ TEST_F(PeerNetTest, AnOversizedMessageBeforeTheProofCloses) {
   EXPECT_TRUE(b.noticed("bytes in the handshake"));
 }
 
-TEST_F(PeerNetTest, PeerMessagesBeforeTheProofClose) {
+TEST_F(PeerNetTest, PeerMessagesInTheHandshakeClose) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Fd fd = call();
   std::vector<std::byte> payload;
@@ -210,7 +185,7 @@ TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
     ASSERT_TRUE(loop->turn(Duration(0)));  // the kernel closes the old listener
     ASSERT_TRUE(start(b, options(2, 1)));
     Fd fd = call();
-    Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
+    Handshake mine({volume, 1000, 1}, ByStream{}, Handshake::Direction::dialed, 2, random);
     auto say_split = [&](std::vector<std::byte> bytes) {
       for (std::size_t at = 0; at < bytes.size(); at += split) {
         say(fd, ByteSpan(bytes).subspan(at, std::min(split, bytes.size() - at)));
@@ -227,9 +202,7 @@ TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
     auto speak = [&] {
       for (const auto& m : mine.take_output()) say_split(framed(m.type, m.payload));
     };
-    receive();
     speak();
-    receive();
     receive();
     pass_trial(fd);
     run_until([&] { return b.up(); });
@@ -338,7 +311,9 @@ TEST_F(PeerNetTest, WaitsForDescriptors) {
   std::byte byte;
   EXPECT_EQ(::recv(fd.get(), &byte, 1, 0), -1);
   clock.hand = clock.hand + std::chrono::seconds(1);
-  EXPECT_TRUE(decode_wire_header(hear(fd, wire_header_bytes)));
+  say(fd, as_bytes(std::string(100, 'x')));
+  hear_until_closed(fd);
+  EXPECT_TRUE(b.noticed("not use the replication protocol"));
 }
 
 // The owner's messages use memory that it may free when the loss of the peer is reported.

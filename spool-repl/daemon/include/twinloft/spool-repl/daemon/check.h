@@ -20,8 +20,4 @@ Findings check_volume(const VolumeSettings& settings);
 // Errors for files and devices that two volumes would use.
 Findings check_shared(const NodeSettings& node);
 
-// The shared secret, without the newline at its end. Empty: none is configured. Errors: Errc::denied (other
-// users may read the file), Errc::invalid (too short), or the file cannot be read.
-Result<std::string> read_secret(const std::string& path);
-
 }  // namespace twinloft::repl::daemon

@@ -14,10 +14,18 @@
 
 namespace twinloft::repl::daemon {
 
+// Paths of PEM files: all, or none.
+struct TlsSettings {
+  std::string certificate, key, authority;
+  bool operator==(const TlsSettings&) const = default;
+};
+
 struct PeerSettings {
   ReplicaId id = 0;
   std::string address;
   core::Protocol protocol = core::Protocol::C;
+  std::string certificate_name = {};  // in the peer's certificate; empty: as `spool-repl cert issue` names it
+  bool direct_cable = false;          // clear text
 };
 
 struct VolumeSettings {
@@ -41,7 +49,9 @@ struct VolumeSettings {
   std::uint64_t arena = 256ull << 20;       // bytes
   std::string listen;
   std::string secret_file;
-  std::string control;     // path of the control socket
+  TlsSettings tls;
+  bool accept_old_release = false;  // replicas without TLS, by the secret, in clear text
+  std::string control;              // path of the control socket
   std::string state_file;  // what other programs read of the volume's state (spool-state/); empty: none
   bool status_everybody = false;  // every user may use status and events
   std::optional<gid_t> status_group;

@@ -8,6 +8,7 @@
 
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/net/security.h"
 
 namespace twinloft::repl::daemon {
 
@@ -39,7 +40,7 @@ class VolumeRunner {
   bool stands_down() const;
   // Changes the addresses of the peers and the secret for their next connections. From any thread, while the
   // volume is served.
-  void reload(std::map<ReplicaId, std::string> addresses, std::string secret);
+  void reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security);
 
  private:
   class Impl;

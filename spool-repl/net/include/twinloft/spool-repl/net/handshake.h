@@ -1,19 +1,26 @@
 // The first messages of a connection between two replicas, without I/O. docs/formats/wire.md describes them.
 //
+//   dialer:  Hello (volume, size, replica id, features, settings that must agree)
+//   called:  Hello
+//
+// TLS has authenticated the other side before, or the connection is clear text on loopback or a direct cable.
+// The called side sends nothing about itself before the caller's hello.
+//
+// Old releases have no TLS. Towards them both sides prove that they know the shared secret:
+//
 //   called:  Challenge (a fresh nonce)
-//   dialer:  Hello (volume, size, replica id, features, settings that must agree, a nonce of its own), Proof
+//   dialer:  Hello, Proof
 //   called:  Hello, Proof
 //
 // A proof is an HMAC-SHA256 with the shared secret over its maker and all earlier messages. So it is valid
-// for one pair of nonces, and cannot be sent back to its maker. The called side sends nothing about itself
-// before the caller's proof. Without a secret (loopback only), the key is empty, so that a side with a secret
-// does not accept a side without.
+// for one pair of nonces, and cannot be sent back to its maker.
 #pragma once
 
 #include <array>
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "twinloft/base/random.h"
@@ -36,11 +43,26 @@ struct Identity {
   std::function<std::string(ReplicaId peer)> settings{};
 };
 
+// The messages of releases without TLS.
+struct OldRelease {
+  std::string secret;
+};
+// The stream below has authenticated the other side, or it is clear text.
+struct ByStream {
+  // Whether the other side may be this replica, by its certificate. Errors: Errc::denied.
+  std::function<Status(ReplicaId)> vouch;  // empty: there is no certificate
+};
+using Authentication = std::variant<ByStream, OldRelease>;
+
 class Handshake {
  public:
   enum class Direction : std::uint8_t { dialed = 1, accepted = 2 };
   // expect: the replica that was dialed; 0 for any other replica of the volume.
-  Handshake(const Identity& self, std::string secret, Direction direction, ReplicaId expect, Random& random);
+  Handshake(const Identity& self, Authentication authentication, Direction direction, ReplicaId expect,
+            Random& random);
+
+  // Before the first message: whether the dialed side may be the expected replica. Errors: Errc::denied.
+  Status check_dialed() const;
 
   // A message to send, also after an error of receive().
   struct Message {
@@ -57,14 +79,20 @@ class Handshake {
   bool disagrees() const { return disagrees_; }
   bool has_other_arbiter() const { return other_arbiter_; }  // the arbiter is one of the differences
   // Whether the dialer has sent its proof, and waits for the other side's.
-  bool waits_for_proof() const { return direction_ == Direction::dialed && phase_ == Phase::hello; }
+  bool waits_for_proof() const {
+    return is_old() && direction_ == Direction::dialed && phase_ == Phase::hello;
+  }
+  bool is_old() const { return std::holds_alternative<OldRelease>(authentication_); }
 
  private:
-  // The called side: hello, proof, done. The dialer: challenge, hello, proof, done.
+  // The called side: hello, done. The dialer: hello, done. With an old release, the called side: hello,
+  // proof, done. The dialer: challenge, hello, proof, done.
   enum class Phase { challenge, hello, proof, done };
   std::vector<std::byte> hello(ReplicaId peer) const;
   Status take_challenge(ByteSpan payload);
   Status take_hello(ByteSpan payload);
+  Status vouch(ReplicaId replica) const;
+  Result<bool> finish();
   Status check_peer() const;
   Status check_agreement();
   Status check_proof(ByteSpan payload) const;
@@ -74,7 +102,7 @@ class Handshake {
   }
 
   Identity self_, peer_;
-  std::string secret_;
+  Authentication authentication_;
   Direction direction_;
   ReplicaId expect_;
   Phase phase_;

@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,22 +23,28 @@
 #include "twinloft/spool-repl/format/wire.h"
 #include "twinloft/spool-repl/net/address.h"
 #include "twinloft/spool-repl/net/handshake.h"
+#include "twinloft/spool-repl/net/security.h"
 #include "twinloft/spool-repl/ports/loop.h"
 
 namespace twinloft::repl::net {
 
 class Connection;
+class FirstBytes;
+class LinkStreams;
 class NameLookup;
+enum class Way;
 
 struct NetPeer {
   ReplicaId id = 0;
   std::string address;
+  std::string certificate_name = {};  // a host; empty: certificate_name() of security.h
+  bool direct_cable = false;          // clear text. The address is numeric
 };
 
 struct NetOptions {
   Identity self;
   std::string listen;
-  std::string secret;  // empty: loopback addresses only
+  LinkSecurity security;
   std::vector<NetPeer> peers;
   Duration timeout = std::chrono::seconds(6);        // without a message of the peer, until it counts as lost
   Duration handshake = std::chrono::seconds(3);      // for a caller's authentication; at most `timeout`
@@ -47,6 +54,7 @@ struct NetOptions {
   Duration redial_max = std::chrono::seconds(60);       // after connections without data of full size
   Duration lookup_pause_max = std::chrono::seconds(5);  // after failed look-ups of names
   Duration listen_again = std::chrono::seconds(1);
+  Duration first_bytes = std::chrono::milliseconds(500);  // of a caller, if old releases are accepted
   std::function<Result<std::vector<Address>>(const std::string&)> resolve = resolve_all;  // called on any
                                                                                           // thread
 };
@@ -71,7 +79,8 @@ class PeerNet {
   PeerNet(const PeerNet&) = delete;
   PeerNet& operator=(const PeerNet&) = delete;
 
-  // Starts dialing and listening. Errors: Errc::invalid (a wrong address, or no secret outside of loopback).
+  // Starts dialing and listening. Errors: Errc::invalid (a wrong address, or clear text where it is not
+  // allowed).
   Status start();
 
   void send(ReplicaId peer, const PeerMessage& message);
@@ -86,10 +95,12 @@ class PeerNet {
   bool is_wanted(ReplicaId peer) const;
   // Both apply to later connections. address: valid by check_address().
   void set_address(ReplicaId peer, const std::string& address);
-  void set_secret(const std::string& secret) { options_.secret = secret; }
+  void set_security(LinkSecurity security);
   // Why the peer is not connected: its last notice, why listening fails, or which name is being looked up.
   // Empty while it is connected, and before the first attempt.
   std::string trouble(ReplicaId peer) const;
+  // Nothing: the peer is not connected.
+  std::optional<LinkProtection> protection(ReplicaId peer) const;
 
  private:
   struct Peer {
@@ -99,6 +110,8 @@ class PeerNet {
     bool up = false;
     bool wanted = true;
     bool looking_up = false;
+    bool is_old = false;                     // the last connection found a release without TLS
+    bool has_spoken_tls = false;             // since the start of this process: it is no old release any more
     unsigned attempts = 0;                   // each with the next address of its name
     unsigned lookups_failed = 0, stuck = 0;  // one after the other
     Instant up_since;
@@ -108,16 +121,17 @@ class PeerNet {
     std::shared_ptr<Connection> connection;
     std::string host;
   };
-  Status check_secret(const Address& address) const;
   void listen();
   void listen_on(const Result<std::vector<Address>>& found);
   Status try_listen(const Address& address);
   void on_accept();
   void take_caller(Fd fd, const sockaddr_storage& from);
+  void take_caller(Fd fd, const std::string& host, Way way);
   void make_room(const std::string& host);
   void pause_accepting(int error);
-  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Handshake::Direction direction,
-                                              ReplicaId expect);
+  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way,
+                                              Handshake::Direction direction, ReplicaId expect);
+  void look_for_old_release(Peer& peer, const Connection& connection);
   void dial(Peer& peer);
   void on_found(Peer& peer, const Result<std::vector<Address>>& found);
   void connect(Peer& peer, const Address& address);
@@ -139,6 +153,8 @@ class PeerNet {
   Random& random_;
   NetEvents events_;
   std::unique_ptr<NameLookup> lookup_;
+  std::unique_ptr<LinkStreams> streams_;
+  std::unique_ptr<FirstBytes> undecided_;
   Fd listener_;
   ports::Loop::TimerId listen_timer_ = 0;
   std::string listen_trouble_;

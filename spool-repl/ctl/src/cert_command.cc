@@ -1,0 +1,217 @@
+// `spool-repl cert`: an authority of one's own, and the certificates of replicas.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+
+#include "command_line.h"
+#include "twinloft/base/clock.h"
+#include "twinloft/base/durable.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/net/security.h"
+#include "twinloft/tls/authority.h"
+
+namespace twinloft::repl::ctl {
+
+namespace {
+
+constexpr const char* usage_text =
+    "usage: spool-repl cert init DIRECTORY [--name NAME] [--days N]\n"
+    "       spool-repl cert issue VOLUME --authority DIRECTORY [--replica N] [--days N]\n"
+    "       spool-repl cert renew CERTIFICATE... --authority DIRECTORY [--days N]\n"
+    "       spool-repl cert show CERTIFICATE...\n"
+    "\n"
+    "Certificates for the links between replicas. An existing file is never overwritten, except by renew.\n"
+    "\n"
+    "  init                 make an authority: DIRECTORY/authority.pem and authority.key. The key signs "
+    "certificates: keep it\n"
+    "                       off the machines that serve the volume, or on one of them, readable for root "
+    "alone\n"
+    "  issue                make DIRECTORY/VOLUME-N.pem and .key for each replica N of the volume\n"
+    "  renew                replace the certificate by one that ends later. Its key stays\n"
+    "  show                 print names and end of certificates\n"
+    "\n"
+    "  --authority DIR      made by init\n"
+    "  --name NAME          of the authority, for people; default \"Twinloft\"\n"
+    "  --replica N          of this replica alone\n"
+    "  --days N             lifetime; default 365, of an authority 3650\n"
+    "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
+    "\n"
+    "Exit: 0 done; 1 failed; 64 usage; 78 configuration.\n";
+
+const CommandLine command{"spool-repl cert", usage_text};
+
+constexpr std::size_t pem_bytes_max = 1u << 20;
+constexpr std::int64_t days_of_authority = 3650, days_usual = 365, days_max = 36'500;
+constexpr mode_t private_mode = 0600, public_mode = 0644;
+
+struct Options {
+  std::string config = "/etc/twinloft/spool-repl.toml", authority, name = "Twinloft", verb;
+  std::vector<std::string> words;
+  std::int64_t days = 0;
+  unsigned replica = 0;
+};
+
+std::string directory_of(const std::string& path) {
+  std::string parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+Status sync_directory(const std::string& directory) {
+  Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "{}", directory);
+  return sync_durably(fd.get());
+}
+
+Status write_new(const std::string& path, const std::string& text, mode_t mode) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (!fd) return fail_errno(errno, "{}", path);
+  TL_TRY(write_all(fd.get(), as_bytes(text)));
+  TL_TRY(sync_durably(fd.get()));
+  return sync_directory(directory_of(path));
+}
+
+// The old file stays until the new one is complete.
+Status replace(const std::string& path, const std::string& text) {
+  struct stat st{};
+  if (::stat(path.c_str(), &st) != 0) return fail_errno(errno, "{}", path);
+  const std::string fresh = path + ".new";
+  ::unlink(fresh.c_str());
+  TL_TRY(write_new(fresh, text, st.st_mode & 0777));
+  if (::rename(fresh.c_str(), path.c_str()) != 0) return fail_errno(errno, "{}", path);
+  return sync_directory(directory_of(path));
+}
+
+tls::Lifetime lifetime(const Options& o, std::int64_t usual) {
+  return {OsClock().wall(), o.days != 0 ? o.days : usual};
+}
+
+Status init(const Options& o) {
+  const std::string& directory = o.words[0];
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "{}", directory);
+  TL_TRY_ASSIGN(tls::CertificateAndKey made, tls::make_authority(o.name, lifetime(o, days_of_authority)));
+  TL_TRY(write_new(directory + "/authority.key", made.key, private_mode));
+  TL_TRY(write_new(directory + "/authority.pem", made.certificate, public_mode));
+  fmt::print("{}/authority.pem: the authority \"{}\". Next: spool-repl cert issue VOLUME --authority {}\n",
+             directory, o.name, directory);
+  return {};
+}
+
+Result<tls::CertificateAndKey> read_authority(const std::string& directory) {
+  tls::CertificateAndKey out;
+  TL_TRY_ASSIGN(out.certificate, read_file(directory + "/authority.pem", pem_bytes_max));
+  TL_TRY_ASSIGN(out.key, read_file(directory + "/authority.key", pem_bytes_max));
+  return out;
+}
+
+Result<daemon::VolumeSettings> find_volume(const Options& o) {
+  TL_TRY_ASSIGN(daemon::NodeSettings node, daemon::load_config(o.config));
+  for (daemon::VolumeSettings& v : node.volumes) {
+    if (v.name != o.words[0]) continue;
+    if (v.uuid.empty())
+      return fail(Errc::invalid, "volume.{}.uuid is missing in {}: a certificate is for one volume", v.name,
+                  o.config);
+    return std::move(v);
+  }
+  return fail(Errc::invalid, "which volume? \"{}\" is not in {}", o.words[0], o.config);
+}
+
+Status issue(const Options& o) {
+  TL_TRY_ASSIGN(daemon::VolumeSettings volume, find_volume(o));
+  std::vector<ReplicaId> ids{volume.replica};
+  for (const daemon::PeerSettings& p : volume.peers) ids.push_back(p.id);
+  std::sort(ids.begin(), ids.end());
+  if (o.replica != 0 && std::find(ids.begin(), ids.end(), o.replica) == ids.end())
+    return fail(Errc::invalid, "replica {} is not one of volume {} in {}", o.replica, volume.name, o.config);
+  if (o.replica != 0) ids = {o.replica};
+  TL_TRY_ASSIGN(tls::CertificateAndKey authority, read_authority(o.authority));
+  const Uuid uuid = Uuid::parse(volume.uuid).value();
+  for (ReplicaId id : ids) {
+    TL_TRY_ASSIGN(tls::CertificateAndKey made,
+                  tls::issue(authority, {fmt::format("replica {}", id), {net::certificate_name(uuid, id)}},
+                             lifetime(o, days_usual)));
+    const std::string base = fmt::format("{}/{}-{}", o.authority, volume.name, id);
+    TL_TRY(write_new(base + ".key", made.key, private_mode));
+    TL_TRY(write_new(base + ".pem", made.certificate, public_mode));
+    fmt::print("{}.pem, {}.key: for replica {}\n", base, base, id);
+  }
+  fmt::print(
+      "\nEach replica needs its certificate, its key and authority.pem, and in [volume.{}]:\n"
+      "tls_certificate = \"...\"\ntls_key = \"...\"\ntls_authority = \"...\"\n",
+      volume.name);
+  return {};
+}
+
+Status renew(const Options& o) {
+  TL_TRY_ASSIGN(tls::CertificateAndKey authority, read_authority(o.authority));
+  for (const std::string& path : o.words) {
+    TL_TRY_ASSIGN(std::string before, read_file(path, pem_bytes_max));
+    auto renewed = tls::renew(authority, before, lifetime(o, days_usual));
+    if (!renewed) return fail(renewed.error().code, "{}: {}", path, renewed.error().message);
+    TL_TRY(replace(path, *renewed));
+    fmt::print("{}: renewed. Reload spool-repl where it is used\n", path);
+  }
+  return {};
+}
+
+Status show(const Options& o) {
+  for (const std::string& path : o.words) {
+    TL_TRY_ASSIGN(std::string pem, read_file(path, pem_bytes_max));
+    auto facts = tls::read_certificate(pem);
+    if (!facts) return fail(facts.error().code, "{}: {}", path, facts.error().message);
+    std::int64_t left = facts->ends - OsClock().wall().seconds;
+    fmt::print("{}: \"{}\" by \"{}\", {}\n", path, facts->name, facts->issuer,
+               left <= 0 ? std::string("ENDED") : fmt::format("{} day(s) left", left / 86'400));
+    for (const auto* names : {&facts->uris, &facts->hosts})
+      for (const std::string& name : *names) fmt::print("  {}\n", name);
+  }
+  return {};
+}
+
+std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) {
+  po::options_description all;
+  all.add_options()("config", po::value(&o.config))("authority", po::value(&o.authority))(
+      "name", po::value(&o.name))("replica", po::value(&o.replica))("days", po::value(&o.days))("help,h", "")(
+      "verb", po::value(&o.verb))("words", po::value(&o.words));
+  po::positional_options_description positional;
+  positional.add("verb", 1).add("words", -1);
+  if (auto done = command.parse(arguments, all, positional)) return done;
+  const std::vector<std::string> verbs{"init", "issue", "renew", "show"};
+  if (std::find(verbs.begin(), verbs.end(), o.verb) == verbs.end())
+    return command.complain_usage(o.verb.empty()
+                                      ? "a word is missing: init, issue, renew or show"
+                                      : fmt::format("unknown: \"{}\"{}", o.verb, meant(o.verb, verbs)));
+  bool several = o.verb == "renew" || o.verb == "show";
+  if (o.words.empty() || (!several && o.words.size() > 1))
+    return command.complain_usage(o.verb + (several            ? ": name certificates"
+                                            : o.verb == "init" ? ": name one directory"
+                                                               : ": name one volume"));
+  bool signs = o.verb == "issue" || o.verb == "renew";
+  if (signs == o.authority.empty())
+    return command.complain_usage(signs ? "--authority is missing"
+                                        : "--authority does not apply to " + o.verb);
+  if (o.days < 0 || o.days > days_max)
+    return command.complain_usage(fmt::format("--days: expected a number from 1 to {}", days_max));
+  return std::nullopt;
+}
+
+}  // namespace
+
+int cert_command(const std::vector<std::string>& arguments) {
+  Options o;
+  if (auto done = parse(arguments, o)) return *done;
+  Status done = o.verb == "init"    ? init(o)
+                : o.verb == "issue" ? issue(o)
+                : o.verb == "renew" ? renew(o)
+                                    : show(o);
+  if (done) return exit_ok;
+  return command.complain(done.error(), done.error().code == Errc::invalid ? exit_config : exit_failed);
+}
+
+}  // namespace twinloft::repl::ctl

@@ -1,0 +1,104 @@
+#include "link_streams.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+
+#include "twinloft/base/check.h"
+#include "twinloft/spool-repl/stream/socket_stream.h"
+#include "twinloft/spool-repl/stream/tls_stream.h"
+
+namespace twinloft::repl::net {
+
+using stream::SocketStream;
+using stream::TlsStream;
+
+std::string certificate_name(const Uuid& volume, ReplicaId replica) {
+  return fmt::format("twinloft:{}/replica/{}", volume.text(), replica);
+}
+
+std::string host_text(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (address.ss_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text, sizeof text);
+  } else if (address.ss_family == AF_INET6) {
+    const in6_addr& in = reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&in))
+      ::inet_ntop(AF_INET, in.s6_addr + 12, text, sizeof text);
+    else
+      ::inet_ntop(AF_INET6, &in, text, sizeof text);
+  }
+  return text;
+}
+
+void LinkStreams::add_peer(ReplicaId id, const std::string& certificate_name, const std::string& cable) {
+  if (!certificate_name.empty()) names_[id] = certificate_name;
+  if (auto address = cable.empty() ? std::nullopt : numeric_address(cable))
+    cables_[id] = host_text(address->storage);
+}
+
+Status LinkStreams::check_listen(const Address& address) const {
+  if (security_.tls || address.is_loopback() || !cables_.empty()) return {};
+  return fail(Errc::invalid,
+              "replication over {} needs TLS: set `tls_certificate`, or `secret_file`. Clear text is for "
+              "loopback addresses, and for a direct cable (`clear_text = \"direct-cable\"` of a peer)",
+              address.text);
+}
+
+Result<Way> LinkStreams::way_to(ReplicaId peer, const Address& address) const {
+  if (cables_.contains(peer)) return Way::clear_text;
+  if (security_.tls) return Way::tls;
+  if (address.is_loopback()) return Way::clear_text;
+  TL_TRY(check_listen(address));
+  return fail(Errc::invalid, "replication over {} needs TLS: this peer is not at a direct cable",
+              address.text);
+}
+
+Result<Way> LinkStreams::way_of_caller(const sockaddr_storage& from) const {
+  const std::string host = host_text(from);
+  for (const auto& [id, cable] : cables_)
+    if (cable == host) return Way::clear_text;
+  if (security_.tls) return Way::tls;
+  Address address;
+  address.storage = from;
+  if (address.is_loopback()) return Way::clear_text;
+  return fail(Errc::denied,
+              "the caller at {}: refused, since it is not at a direct cable and there is no TLS", host);
+}
+
+std::string LinkStreams::name_of(ReplicaId peer) const {
+  auto found = names_.find(peer);
+  return found != names_.end() ? found->second : certificate_name(volume_, peer);
+}
+
+LinkStream LinkStreams::make(Fd socket, Way way, Handshake::Direction direction) const {
+  bool dialed = direction == Handshake::Direction::dialed;
+  auto plain = std::make_unique<SocketStream>(
+      loop_, std::move(socket), dialed ? SocketStream::Begin::connecting : SocketStream::Begin::open);
+  if (way == Way::clear_text) return {std::move(plain), ByStream{}};
+  if (way == Way::old_release) return {std::move(plain), OldRelease{security_.old_secret}};
+  TL_CHECK(security_.tls);
+  auto secure = std::make_unique<TlsStream>(loop_, std::move(plain), security_.tls,
+                                            dialed ? TlsStream::Role::client : TlsStream::Role::server);
+  if (!security_.tls->has_certificate()) return {std::move(secure), ByStream{}};
+  auto vouch = [&tls = *secure, names = *this](ReplicaId replica) -> Status {
+    std::string name = names.name_of(replica);
+    if (tls.peer_has_name(name)) return {};
+    return fail(Errc::denied,
+                "its certificate is for {}, not for replica {} of this volume ({}): make one by `spool-repl "
+                "cert issue`, or set `certificate_name` of the peer",
+                tls.peer_names(), replica, name);
+  };
+  return {std::move(secure), ByStream{std::move(vouch)}};
+}
+
+LinkProtection LinkStreams::protection_of(const stream::Stream& stream, bool old_release) {
+  using Kind = LinkProtection::Kind;
+  const auto* secure = dynamic_cast<const TlsStream*>(&stream);
+  if (!secure) return {old_release ? Kind::old_release : Kind::clear_text, std::nullopt};
+  auto expires = secure->peer_expires();
+  return {expires ? Kind::certificate : Kind::secret, expires};
+}
+
+}  // namespace twinloft::repl::net

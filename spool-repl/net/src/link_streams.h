@@ -1,0 +1,58 @@
+// Makes the stream of a connection to a peer, by the rules of security.h.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/net/address.h"
+#include "twinloft/spool-repl/net/handshake.h"
+#include "twinloft/spool-repl/net/security.h"
+#include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/stream.h"
+
+namespace twinloft::repl::net {
+
+enum class Way { clear_text, tls, old_release };
+
+struct LinkStream {
+  std::unique_ptr<stream::Stream> stream;
+  Authentication authentication;
+};
+
+class LinkStreams {
+ public:
+  LinkStreams(ports::Loop& loop, const Uuid& volume, LinkSecurity security)
+      : loop_(loop), volume_(volume), security_(std::move(security)) {}
+
+  // For later connections.
+  void set_security(LinkSecurity security) { security_ = std::move(security); }
+  // cable: the peer's numeric address, at which it is reached by a direct cable. Empty: it is not.
+  void add_peer(ReplicaId id, const std::string& certificate_name, const std::string& cable);
+  bool accepts_old() const { return !security_.old_secret.empty(); }
+
+  // Errors: Errc::invalid (clear text is not allowed there).
+  Status check_listen(const Address& address) const;
+  Result<Way> way_to(ReplicaId peer, const Address& address) const;
+  Result<Way> way_of_caller(const sockaddr_storage& from) const;
+
+  // socket: connecting if it was dialed.
+  LinkStream make(Fd socket, Way way, Handshake::Direction direction) const;
+  static LinkProtection protection_of(const stream::Stream& stream, bool old_release);
+
+ private:
+  std::string name_of(ReplicaId peer) const;
+
+  ports::Loop& loop_;
+  Uuid volume_;
+  LinkSecurity security_;
+  std::map<ReplicaId, std::string> names_;   // in certificates, where they differ from certificate_name()
+  std::map<ReplicaId, std::string> cables_;  // the hosts
+};
+
+// The host of an address, without its port.
+std::string host_text(const sockaddr_storage& address);
+
+}  // namespace twinloft::repl::net
