@@ -48,17 +48,35 @@ Status add(X509* certificate, X509* issuer, int kind, const char* value) {
   return {};
 }
 
+using OwnedNames = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES, GENERAL_NAMES_free>>;
+
+Status push(GENERAL_NAMES* names, int kind, ASN1_STRING* value) {
+  GENERAL_NAME* name = GENERAL_NAME_new();
+  if (!name || !value) return bad_tls("a name of a certificate");
+  GENERAL_NAME_set0_value(name, kind, value);
+  if (sk_GENERAL_NAME_push(names, name) <= 0) return bad_tls("a name of a certificate");
+  return {};
+}
+
+Status push_text(GENERAL_NAMES* names, int kind, const std::string& text) {
+  ASN1_IA5STRING* value = ASN1_IA5STRING_new();
+  if (!value || ASN1_STRING_set(value, text.data(), static_cast<int>(text.size())) != 1)
+    return bad_tls("a name of a certificate");
+  return push(names, kind, value);
+}
+
 // Not by the text of an extension: a name could contain its separators.
-Status add_uris(X509* certificate, const std::vector<std::string>& uris) {
-  std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES, GENERAL_NAMES_free>> names(sk_GENERAL_NAME_new_null());
-  for (const std::string& uri : uris) {
-    GENERAL_NAME* name = GENERAL_NAME_new();
-    ASN1_IA5STRING* text = ASN1_IA5STRING_new();
-    if (!name || !text || ASN1_STRING_set(text, uri.data(), static_cast<int>(uri.size())) != 1)
-      return bad_tls("a name of a certificate");
-    GENERAL_NAME_set0_value(name, GEN_URI, text);
-    if (sk_GENERAL_NAME_push(names.get(), name) <= 0) return bad_tls("a name of a certificate");
+Status add_names(X509* certificate, const Holder& holder) {
+  OwnedNames names(sk_GENERAL_NAME_new_null());
+  for (const std::string& uri : holder.uris) TL_TRY(push_text(names.get(), GEN_URI, uri));
+  for (const std::string& host : holder.hosts) {
+    if (ASN1_OCTET_STRING* address = a2i_IPADDRESS(host.c_str()))
+      TL_TRY(push(names.get(), GEN_IPADD, address));
+    else
+      TL_TRY(push_text(names.get(), GEN_DNS, host));
   }
+  ERR_clear_error();
+  if (sk_GENERAL_NAME_num(names.get()) == 0) return {};
   if (X509_add1_ext_i2d(certificate, NID_subject_alt_name, names.get(), 0, 0) != 1)
     return bad_tls("the names of a certificate");
   return {};
@@ -123,7 +141,7 @@ Result<Signer> read_authority(const CertificateAndKey& pem) {
   return Signer{std::move(certificate), std::move(key)};
 }
 
-Result<std::string> sign_leaf(const Signer& signer, X509* leaf, const std::vector<std::string>& uris) {
+Result<std::string> sign_leaf(const Signer& signer, X509* leaf, const Holder& holder) {
   if (X509_set_issuer_name(leaf, X509_get_subject_name(signer.certificate.get())) != 1)
     return bad_tls("the issuer of a certificate");
   X509* issuer = signer.certificate.get();
@@ -132,7 +150,7 @@ Result<std::string> sign_leaf(const Signer& signer, X509* leaf, const std::vecto
   TL_TRY(add(leaf, issuer, NID_ext_key_usage, "serverAuth,clientAuth"));
   TL_TRY(add(leaf, issuer, NID_subject_key_identifier, "hash"));
   TL_TRY(add(leaf, issuer, NID_authority_key_identifier, "keyid:always"));
-  TL_TRY(add_uris(leaf, uris));
+  TL_TRY(add_names(leaf, holder));
   if (X509_sign(leaf, signer.key.get(), EVP_sha256()) == 0) return bad_tls("signing a certificate");
   return as_pem(leaf);
 }
@@ -160,7 +178,7 @@ Result<CertificateAndKey> issue(const CertificateAndKey& authority, const Holder
   TL_TRY_ASSIGN(OwnedKey key, new_key());
   TL_TRY_ASSIGN(OwnedX509 leaf, begin(holder.name, key.get(), lifetime));
   CertificateAndKey out;
-  TL_TRY_ASSIGN(out.certificate, sign_leaf(signer, leaf.get(), holder.uris));
+  TL_TRY_ASSIGN(out.certificate, sign_leaf(signer, leaf.get(), holder));
   TL_TRY_ASSIGN(out.key, as_pem(key.get()));
   return out;
 }
@@ -174,9 +192,10 @@ Result<std::string> renew(const CertificateAndKey& authority, const std::string&
     ERR_clear_error();
     return fail(Errc::invalid, "the certificate is of another authority");
   }
-  TL_TRY_ASSIGN(OwnedX509 leaf, begin(common_name_of(X509_get_subject_name(before.get())),
-                                      X509_get0_pubkey(before.get()), lifetime));
-  return sign_leaf(signer, leaf.get(), uris_of(before.get()));
+  Holder holder{common_name_of(X509_get_subject_name(before.get())), uris_of(before.get()),
+                hosts_of(before.get())};
+  TL_TRY_ASSIGN(OwnedX509 leaf, begin(holder.name, X509_get0_pubkey(before.get()), lifetime));
+  return sign_leaf(signer, leaf.get(), holder);
 }
 
 Result<CertificateFacts> read_certificate(const std::string& pem) {

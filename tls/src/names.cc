@@ -1,5 +1,6 @@
 #include "twinloft/tls/names.h"
 
+#include <arpa/inet.h>
 #include <openssl/x509v3.h>
 
 #include <memory>
@@ -13,17 +14,28 @@ namespace {
 
 using OwnedNames = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES, GENERAL_NAMES_free>>;
 
+std::string text_of(const ASN1_STRING* value) {
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(value)),
+          static_cast<std::size_t>(ASN1_STRING_length(value))};
+}
+
+std::string address_of(const ASN1_STRING* value) {
+  char text[INET6_ADDRSTRLEN] = "";
+  int family = ASN1_STRING_length(value) == 4 ? AF_INET : AF_INET6;
+  if (family == AF_INET6 && ASN1_STRING_length(value) != 16) return "?";
+  ::inet_ntop(family, ASN1_STRING_get0_data(value), text, sizeof text);
+  return text;
+}
+
 std::vector<std::string> names_of(const X509* certificate, int type) {
   OwnedNames names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::vector<std::string> out;
   for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
     int found = 0;
-    const auto* value = static_cast<const ASN1_IA5STRING*>(
+    const auto* value = static_cast<const ASN1_STRING*>(
         GENERAL_NAME_get0_value(sk_GENERAL_NAME_value(names.get(), i), &found));
-    if (found != type) continue;
-    out.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(value)),
-                     static_cast<std::size_t>(ASN1_STRING_length(value)));
+    if (found == type) out.push_back(type == GEN_IPADD ? address_of(value) : text_of(value));
   }
   return out;
 }
@@ -35,15 +47,15 @@ std::vector<std::string> uris_of(const X509* certificate) {
 }
 
 std::vector<std::string> hosts_of(const X509* certificate) {
-  return names_of(certificate, GEN_DNS);
+  std::vector<std::string> out = names_of(certificate, GEN_DNS);
+  for (std::string& address : names_of(certificate, GEN_IPADD)) out.push_back(std::move(address));
+  return out;
 }
 
 std::string common_name_of(const X509_NAME* name) {
   int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
   if (at < 0) return "";
-  const ASN1_STRING* text = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at));
-  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
-          static_cast<std::size_t>(ASN1_STRING_length(text))};
+  return text_of(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
 }
 
 std::int64_t seconds_of(const ASN1_TIME* time) {

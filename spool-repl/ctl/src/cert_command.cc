@@ -23,7 +23,8 @@ namespace {
 
 constexpr const char* usage_text =
     "usage: spool-repl cert init DIRECTORY [--name NAME] [--days N]\n"
-    "       spool-repl cert issue VOLUME --authority DIRECTORY [--replica N] [--days N]\n"
+    "       spool-repl cert issue VOLUME --authority DIRECTORY [--replica N] [--host HOST...] [--days N]\n"
+    "       spool-repl cert client NAME --authority DIRECTORY [--days N]\n"
     "       spool-repl cert renew CERTIFICATE... --authority DIRECTORY [--days N]\n"
     "       spool-repl cert show CERTIFICATE...\n"
     "\n"
@@ -34,12 +35,14 @@ constexpr const char* usage_text =
     "                       off the machines that serve the volume, or on one of them, readable for root "
     "alone\n"
     "  issue                make DIRECTORY/VOLUME-N.pem and .key for each replica N of the volume\n"
+    "  client               make DIRECTORY/client-NAME.pem and .key for a client of an NBD export\n"
     "  renew                replace the certificate by one that ends later. Its key stays\n"
     "  show                 print names and end of certificates\n"
     "\n"
     "  --authority DIR      made by init\n"
     "  --name NAME          of the authority, for people; default \"Twinloft\"\n"
     "  --replica N          of this replica alone\n"
+    "  --host HOST          also for this host name or address, which clients of the NBD export look for\n"
     "  --days N             lifetime; default 365, of an authority 3650\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "\n"
@@ -53,7 +56,7 @@ constexpr mode_t private_mode = 0600, public_mode = 0644;
 
 struct Options {
   std::string config = "/etc/twinloft/spool-repl.toml", authority, name = "Twinloft", verb;
-  std::vector<std::string> words;
+  std::vector<std::string> words, hosts;
   std::int64_t days = 0;
   unsigned replica = 0;
 };
@@ -122,6 +125,23 @@ Result<daemon::VolumeSettings> find_volume(const Options& o) {
   return fail(Errc::invalid, "which volume? \"{}\" is not in {}", o.words[0], o.config);
 }
 
+Status write_pair(const std::string& base, const tls::CertificateAndKey& made) {
+  TL_TRY(write_new(base + ".key", made.key, private_mode));
+  TL_TRY(write_new(base + ".pem", made.certificate, public_mode));
+  fmt::print("{}.pem\n{}.key\n", base, base);
+  return {};
+}
+
+// It has no URI, so it is no replica's.
+Status client(const Options& o) {
+  TL_TRY_ASSIGN(tls::CertificateAndKey authority, read_authority(o.authority));
+  if (o.words[0].find('/') != std::string::npos)
+    return fail(Errc::invalid, "client: \"{}\" cannot be part of a file's name", o.words[0]);
+  TL_TRY_ASSIGN(tls::CertificateAndKey made,
+                tls::issue(authority, {"client " + o.words[0], {}}, lifetime(o, days_usual)));
+  return write_pair(fmt::format("{}/client-{}", o.authority, o.words[0]), made);
+}
+
 Status issue(const Options& o) {
   TL_TRY_ASSIGN(daemon::VolumeSettings volume, find_volume(o));
   std::vector<ReplicaId> ids{volume.replica};
@@ -133,13 +153,11 @@ Status issue(const Options& o) {
   TL_TRY_ASSIGN(tls::CertificateAndKey authority, read_authority(o.authority));
   const Uuid uuid = Uuid::parse(volume.uuid).value();
   for (ReplicaId id : ids) {
-    TL_TRY_ASSIGN(tls::CertificateAndKey made,
-                  tls::issue(authority, {fmt::format("replica {}", id), {net::certificate_name(uuid, id)}},
-                             lifetime(o, days_usual)));
-    const std::string base = fmt::format("{}/{}-{}", o.authority, volume.name, id);
-    TL_TRY(write_new(base + ".key", made.key, private_mode));
-    TL_TRY(write_new(base + ".pem", made.certificate, public_mode));
-    fmt::print("{}.pem, {}.key: for replica {}\n", base, base, id);
+    TL_TRY_ASSIGN(
+        tls::CertificateAndKey made,
+        tls::issue(authority, {fmt::format("replica {}", id), {net::certificate_name(uuid, id)}, o.hosts},
+                   lifetime(o, days_usual)));
+    TL_TRY(write_pair(fmt::format("{}/{}-{}", o.authority, volume.name, id), made));
   }
   fmt::print(
       "\nEach replica needs its certificate, its key and authority.pem, and in [volume.{}]:\n"
@@ -177,22 +195,23 @@ Status show(const Options& o) {
 std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) {
   po::options_description all;
   all.add_options()("config", po::value(&o.config))("authority", po::value(&o.authority))(
-      "name", po::value(&o.name))("replica", po::value(&o.replica))("days", po::value(&o.days))("help,h", "")(
-      "verb", po::value(&o.verb))("words", po::value(&o.words));
+      "name", po::value(&o.name))("replica", po::value(&o.replica))("host", po::value(&o.hosts))(
+      "days", po::value(&o.days))("help,h", "")("verb", po::value(&o.verb))("words", po::value(&o.words));
   po::positional_options_description positional;
   positional.add("verb", 1).add("words", -1);
   if (auto done = command.parse(arguments, all, positional)) return done;
-  const std::vector<std::string> verbs{"init", "issue", "renew", "show"};
+  const std::vector<std::string> verbs{"init", "issue", "client", "renew", "show"};
   if (std::find(verbs.begin(), verbs.end(), o.verb) == verbs.end())
     return command.complain_usage(o.verb.empty()
-                                      ? "a word is missing: init, issue, renew or show"
+                                      ? "a word is missing: init, issue, client, renew or show"
                                       : fmt::format("unknown: \"{}\"{}", o.verb, meant(o.verb, verbs)));
   bool several = o.verb == "renew" || o.verb == "show";
+  const char* one_word = o.verb == "init"    ? ": name one directory"
+                         : o.verb == "issue" ? ": name one volume"
+                                             : ": name one client";
   if (o.words.empty() || (!several && o.words.size() > 1))
-    return command.complain_usage(o.verb + (several            ? ": name certificates"
-                                            : o.verb == "init" ? ": name one directory"
-                                                               : ": name one volume"));
-  bool signs = o.verb == "issue" || o.verb == "renew";
+    return command.complain_usage(o.verb + (several ? ": name certificates" : one_word));
+  bool signs = o.verb == "issue" || o.verb == "client" || o.verb == "renew";
   if (signs == o.authority.empty())
     return command.complain_usage(signs ? "--authority is missing"
                                         : "--authority does not apply to " + o.verb);
@@ -206,10 +225,12 @@ std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) 
 int cert_command(const std::vector<std::string>& arguments) {
   Options o;
   if (auto done = parse(arguments, o)) return *done;
-  Status done = o.verb == "init"    ? init(o)
-                : o.verb == "issue" ? issue(o)
-                : o.verb == "renew" ? renew(o)
-                                    : show(o);
+  Status done;
+  if (o.verb == "init") done = init(o);
+  if (o.verb == "issue") done = issue(o);
+  if (o.verb == "client") done = client(o);
+  if (o.verb == "renew") done = renew(o);
+  if (o.verb == "show") done = show(o);
   if (done) return exit_ok;
   return command.complain(done.error(), done.error().code == Errc::invalid ? exit_config : exit_failed);
 }

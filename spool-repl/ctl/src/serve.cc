@@ -216,7 +216,7 @@ class Node {
       return add(now);
     }
     VolumeSupervisor& volume = **found;
-    auto security = daemon::read_link_security(now);
+    auto security = daemon::read_security(now);
     if (!security)
       return log_error("volume {}: reload: refused, keeping its previous configuration: {}", now.name,
                        security.error().message);

@@ -246,14 +246,16 @@ struct Checker {
     if (found->tls && found->tls->has_certificate()) certificate(*found->tls->expires());
   }
 
-  void certificate(std::int64_t ends) {
+  void lifetime(const std::string& file, std::int64_t ends) {
     std::int64_t left = ends - OsClock().wall().seconds;
     if (left <= 0)
-      error("{}: the certificate has ended on {}: renew it (spool-repl cert renew)", s.tls.certificate,
-            date_text(ends));
+      error("{}: the certificate has ended on {}: renew it (spool-repl cert renew)", file, date_text(ends));
     else if (left <= certificate_seconds_warned)
-      warn("{}: the certificate ends on {}: renew it (spool-repl cert renew)", s.tls.certificate,
-           date_text(ends));
+      warn("{}: the certificate ends on {}: renew it (spool-repl cert renew)", file, date_text(ends));
+  }
+
+  void certificate(std::int64_t ends) {
+    lifetime(s.tls.certificate, ends);
     auto pem = read_file(s.tls.certificate, 1u << 20);
     auto facts = pem ? tls::read_certificate(*pem)
                      : Result<tls::CertificateFacts>(std::unexpected(pem.error()));
@@ -328,12 +330,16 @@ struct Checker {
     }
     auto at = address("nbd.listen", s.nbd_listen);
     if (std::string trouble = at ? trouble_at(*at) : ""; !trouble.empty()) error("nbd.listen: {}", trouble);
-    if (at && !at->is_loopback())
+    if (at && !at->is_loopback() && s.nbd_tls.certificate.empty())
       warn(
           "nbd.listen: {}: there is no authentication: any host that reaches this address can read and write "
-          "the volume. Use unix:/path or a "
-          "loopback address, or keep other hosts out with a firewall",
+          "the volume. Set tls_certificate, tls_key and tls_authority, or use unix:/path or a loopback "
+          "address",
           s.nbd_listen);
+    if (auto security = read_security(s); !security && read_link_security(s))
+      error("nbd: {}", security.error().message);
+    else if (security && security->nbd)
+      lifetime(s.nbd_tls.certificate, *security->nbd->expires());
   }
 };
 

@@ -244,6 +244,19 @@ void read_peers(const Table& t, VolumeSettings& v) {
     return t.error(t.raw().get("peer"), "peer", fmt::format("more than {} peers", bitmap_slots));
 }
 
+void read_tls_files(const Table& t, TlsSettings& tls) {
+  const std::pair<const char*, std::string*> files[] = {
+      {"tls_certificate", &tls.certificate}, {"tls_key", &tls.key}, {"tls_authority", &tls.authority}};
+  std::size_t given = 0;
+  for (auto [key, path] : files) {
+    t.path(key, *path);
+    given += path->empty() ? 0 : 1;
+  }
+  for (auto [key, path] : files)
+    if (given != 0 && path->empty())
+      t.error(t.raw().get(key), key, "is missing: tls_certificate, tls_key and tls_authority go together");
+}
+
 void read_exports(const Table& t, VolumeSettings& v) {
   const toml::table* fuse = t.child("fuse");
   const toml::table* ublk = t.child("ublk");
@@ -267,7 +280,8 @@ void read_exports(const Table& t, VolumeSettings& v) {
   }
   if (nbd) {
     Table n(t, *nbd, fmt::format("volume.{}.nbd", v.name));
-    n.allow({"listen", "name"});
+    n.allow({"listen", "name", "tls_certificate", "tls_key", "tls_authority"});
+    read_tls_files(n, v.nbd_tls);
     n.text("listen", v.nbd_listen, true);
     if (!v.nbd_listen.starts_with("unix:"))
       n.own_address("listen", v.nbd_listen);
@@ -275,6 +289,9 @@ void read_exports(const Table& t, VolumeSettings& v) {
       n.error(nbd->get("listen"), "listen", fmt::format("\"{}\": expected an absolute path", v.nbd_listen));
     else
       n.socket_path("listen", v.nbd_listen.substr(5));
+    if (v.nbd_listen.starts_with("unix:") && !v.nbd_tls.certificate.empty())
+      n.error(nbd->get("tls_certificate"), "tls_certificate",
+              "does not apply to a Unix socket: its file decides who may connect");
     v.nbd_name = v.name;
     n.text("name", v.nbd_name);
     if (v.nbd_name.size() > nbd::Handshake::max_name_bytes)
@@ -390,17 +407,8 @@ void read_arbiter(const Table& t, VolumeSettings& v) {
                     arbiter::name_of(s.kind)));
 }
 
-void read_tls(const Table& t, VolumeSettings& v) {
-  const std::pair<const char*, std::string*> files[] = {
-      {"tls_certificate", &v.tls.certificate}, {"tls_key", &v.tls.key}, {"tls_authority", &v.tls.authority}};
-  std::size_t given = 0;
-  for (auto [key, path] : files) {
-    t.path(key, *path);
-    given += path->empty() ? 0 : 1;
-  }
-  for (auto [key, path] : files)
-    if (given != 0 && path->empty())
-      t.error(t.raw().get(key), key, "is missing: tls_certificate, tls_key and tls_authority go together");
+void read_link_security(const Table& t, VolumeSettings& v) {
+  read_tls_files(t, v.tls);
   t.flag("accept_old_release", v.accept_old_release);
   if (v.accept_old_release && v.secret_file.empty())
     t.error(t.raw().get("accept_old_release"), "accept_old_release",
@@ -503,7 +511,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   t.text("listen", v.listen);
   t.address("listen", v.listen);
   t.path("secret_file", v.secret_file);
-  read_tls(t, v);
+  read_link_security(t, v);
   t.path("control", v.control);
   t.socket_path("control", v.control);
   if (v.control.empty()) t.error(table.get("control"), "control", "must not be empty");

@@ -29,8 +29,14 @@ exports::Transport transport_of(const VolumeSettings& settings) {
 class ConfiguredFrontEnds final : public FrontEnds {
  public:
   ConfiguredFrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-                      const Epoch& promotion, exports::DeviceEvent tell)
-      : loop_(loop), target_(target), settings_(settings), tell_(std::move(tell)), epoch_(promotion) {}
+                      const Epoch& promotion, std::shared_ptr<const stream::TlsContext> nbd_tls,
+                      exports::DeviceEvent tell)
+      : loop_(loop),
+        target_(target),
+        settings_(settings),
+        tell_(std::move(tell)),
+        epoch_(promotion),
+        nbd_tls_(std::move(nbd_tls)) {}
   ~ConfiguredFrontEnds() override;
 
   void start(std::function<void(Status)> done) override;
@@ -40,6 +46,9 @@ class ConfiguredFrontEnds final : public FrontEnds {
   std::string device_trouble() const override;
   bool device_lost() const override;
   std::string nbd_uri() const override;
+  void set_nbd_tls(std::shared_ptr<const stream::TlsContext> tls) override {
+    if (nbd_) nbd_->set_tls(std::move(tls));
+  }
 
  private:
   std::string nbd_name() const { return settings_.nbd_name + "@" + epoch_.id.text(); }
@@ -61,6 +70,7 @@ class ConfiguredFrontEnds final : public FrontEnds {
   const VolumeSettings& settings_;
   exports::DeviceEvent tell_;
   Epoch epoch_;  // of the promotion; changes of the in-sync set do not change the name
+  std::shared_ptr<const stream::TlsContext> nbd_tls_;
   std::unique_ptr<exports::SideThread> side_;
   std::unique_ptr<exports::BlockDevice> device_;
   std::unique_ptr<nbd::Server> nbd_;
@@ -88,6 +98,7 @@ void ConfiguredFrontEnds::make_nbd() {
     return name == nbd_name() || (settings_.write_ack_durable && name == settings_.nbd_name);
   };
   options.owner_flushes = true;
+  options.tls = nbd_tls_;
   options.list_names = [this] { return std::vector<std::string>{nbd_name()}; };
   nbd_ = std::make_unique<nbd::Server>(loop_, target_, std::move(options));
 }
@@ -224,15 +235,17 @@ std::string ConfiguredFrontEnds::nbd_uri() const {
   if (!nbd_) return "";
   const std::string& where = settings_.nbd_listen;
   if (where.starts_with("unix:")) return fmt::format("nbd+unix:///{}?socket={}", nbd_name(), where.substr(5));
-  return fmt::format("nbd://{}/{}", where, nbd_name());
+  return fmt::format("{}://{}/{}", nbd_tls_ ? "nbds" : "nbd", where, nbd_name());
 }
 
 }  // namespace
 
 std::unique_ptr<FrontEnds> make_front_ends(ports::Loop& loop, ports::BlockTarget& target,
                                            const VolumeSettings& settings, const Epoch& promotion,
+                                           std::shared_ptr<const stream::TlsContext> nbd_tls,
                                            exports::DeviceEvent tell) {
-  return std::make_unique<ConfiguredFrontEnds>(loop, target, settings, promotion, std::move(tell));
+  return std::make_unique<ConfiguredFrontEnds>(loop, target, settings, promotion, std::move(nbd_tls),
+                                               std::move(tell));
 }
 
 }  // namespace twinloft::repl::daemon

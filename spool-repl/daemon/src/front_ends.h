@@ -12,6 +12,7 @@
 #include "twinloft/spool-repl/format/types.h"
 #include "twinloft/spool-repl/ports/block_target.h"
 #include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/tls_context.h"
 
 namespace twinloft::repl::daemon {
 
@@ -36,6 +37,7 @@ class FrontEnds {
   virtual std::string device_trouble() const = 0;  // why a configured device is missing
   virtual bool device_lost() const = 0;            // another program has taken it away
   virtual std::string nbd_uri() const = 0;
+  virtual void set_nbd_tls(std::shared_ptr<const stream::TlsContext> tls) = 0;  // for later clients
 
  protected:
   FrontEnds() = default;
@@ -44,6 +46,7 @@ class FrontEnds {
 // tell: reports that the block device was lost to another program, or exists again.
 std::unique_ptr<FrontEnds> make_front_ends(ports::Loop& loop, ports::BlockTarget& target,
                                            const VolumeSettings& settings, const Epoch& promotion,
+                                           std::shared_ptr<const stream::TlsContext> nbd_tls,
                                            exports::DeviceEvent tell);
 
 }  // namespace twinloft::repl::daemon

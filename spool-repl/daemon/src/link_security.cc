@@ -57,4 +57,12 @@ Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings) {
   return out;
 }
 
+Result<Security> read_security(const VolumeSettings& settings) {
+  Security out;
+  TL_TRY_ASSIGN(out.links, read_link_security(settings));
+  if (settings.nbd_tls.certificate.empty()) return out;
+  TL_TRY_ASSIGN(out.nbd, read_certificates(settings.nbd_tls));
+  return out;
+}
+
 }  // namespace twinloft::repl::daemon

@@ -35,9 +35,11 @@ void ServedVolume::request_stop(bool force) {
   if (loop_) loop_->post([this, force] { stopper_->ask(force); });
 }
 
-void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security) {
+void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, Security security) {
   loop_->post([this, addresses = std::move(addresses), security = std::move(security)] {
-    if (links_) links_->reload(addresses, security);
+    if (links_) links_->reload(addresses, security.links);
+    nbd_tls_ = security.nbd;
+    if (FrontEnds* f = front_ends_->current()) f->set_nbd_tls(nbd_tls_);
   });
 }
 
@@ -84,6 +86,8 @@ Status ServedVolume::join_parts() {
                 arbiter::make_store(settings_.arbiter, superblock.volume, superblock.replica, clock_));
   std::unique_ptr<ArbiterWatch> arbiter;
   if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
+  TL_TRY_ASSIGN(Security security, read_security(settings_));
+  nbd_tls_ = security.nbd;
   TL_TRY_ASSIGN(links_, Links::start(
                             settings_, superblock, {*loop_, random_, clock_}, step,
                             [this](ReplicaId peer, const std::string& text) {
@@ -179,7 +183,7 @@ void ServedVolume::try_promotion() {
 }
 
 std::unique_ptr<FrontEnds> ServedVolume::make_front_ends() {
-  return daemon::make_front_ends(*loop_, *requests_, settings_, core().status().epoch,
+  return daemon::make_front_ends(*loop_, *requests_, settings_, core().status().epoch, nbd_tls_,
                                  [this](std::string text, bool serious) {
                                    reporter_->say("device", std::move(text), serious, 0, 0, true);
                                  });

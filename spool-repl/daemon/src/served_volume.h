@@ -11,6 +11,7 @@
 #include "roles.h"
 #include "state_teller.h"
 #include "stopper.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 
 namespace twinloft::repl::daemon {
 
@@ -25,7 +26,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
 
   // From any thread, once the volume is served.
   void request_stop(bool force);
-  void reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security);
+  void reload(std::map<ReplicaId, std::string> addresses, Security security);
   bool stands_down() const { return roles_.stands_down(); }
   bool has_failed() const { return failed_; }  // without a request
   const std::string& failure() const { return failure_; }
@@ -89,6 +90,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   std::unique_ptr<io::UringLoop> loop_;
   std::unique_ptr<ClientRequests> requests_;
   std::unique_ptr<Links> links_;
+  std::shared_ptr<const stream::TlsContext> nbd_tls_;
   std::unique_ptr<FrontEndLife> front_ends_;
   CommandDesk commands_{*this};
   std::unique_ptr<Stopper> stopper_;

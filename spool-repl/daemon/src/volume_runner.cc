@@ -56,7 +56,7 @@ bool VolumeRunner::stands_down() const {
 std::string VolumeRunner::failure() const {
   return impl_->volume().failure();
 }
-void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security) {
+void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, Security security) {
   impl_->volume().reload(std::move(addresses), std::move(security));
 }
 

@@ -65,7 +65,7 @@ void VolumeSupervisor::request_stop(bool force) {
   (void)!::write(wake_.get(), &one, sizeof one);
 }
 
-void VolumeSupervisor::reload(VolumeSettings settings, net::LinkSecurity security) {
+void VolumeSupervisor::reload(VolumeSettings settings, Security security) {
   {
     std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
@@ -205,6 +205,8 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
   compare("journal_writes_in_flight", &V::journal_writes_in_flight);
   compare("fuse", &V::fuse_file, &V::fuse_device, &V::fuse_transport), compare("ublk", &V::ublk_device),
       compare("nbd", &V::nbd_listen, &V::nbd_name);
+  // A renewed certificate takes effect at once, and TLS as such does not.
+  if (a.nbd_tls.certificate.empty() != b.nbd_tls.certificate.empty()) out.emplace_back("nbd");
   compare("arbiter", &V::arbiter);
   bool same_peers = std::equal(a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(),
                                [](const PeerSettings& x, const PeerSettings& y) {

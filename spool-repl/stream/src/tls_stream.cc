@@ -89,10 +89,17 @@ void TlsStream::start(unsigned interest, Events events) {
   events_ = std::move(events);
   wanted_ = interest;
   below_->start(readable, {[this](Status opened) {
-                             if (!opened) return events_.opened(std::move(opened));
+                             if (!opened || begin_ == Begin::clear_text) {
+                               state_ = below_->state();
+                               return events_.opened(std::move(opened));
+                             }
                              continue_handshake();
                            },
                            [this](unsigned ready) { on_ready(ready); }});
+  if (begin_ == Begin::clear_text) {
+    state_ = below_->state();
+    return watch_below();
+  }
   if (below_->state() != State::open) return;
   // A client speaks first. Not now, since the owner is not ready for an error.
   loop_.post([this, alive = std::weak_ptr(alive_)] {
@@ -100,8 +107,16 @@ void TlsStream::start(unsigned interest, Events events) {
   });
 }
 
+void TlsStream::secure() {
+  TL_CHECK(begin_ == Begin::clear_text && state_ == State::open);
+  begin_ = Begin::tls;
+  state_ = State::opening;
+  watch_below();
+}
+
 void TlsStream::watch_below() {
   if (below_->state() != State::open) return;
+  if (begin_ == Begin::clear_text) return below_->want(wanted_);
   unsigned interest = state_ == State::opening ? unsigned{readable} : wanted_ & readable;
   if (unsent() > 0) interest |= writable;
   below_->want(interest);
@@ -111,10 +126,11 @@ void TlsStream::want(unsigned interest) {
   wanted_ = interest;
   if (state_ != State::open) return;
   watch_below();
-  if ((wanted_ & writable) && unsent() < limits_.unsent_bytes) call_again();
+  if (begin_ == Begin::tls && (wanted_ & writable) && unsent() < limits_.unsent_bytes) call_again();
 }
 
 void TlsStream::on_ready(unsigned ready) {
+  if (begin_ == Begin::clear_text) return events_.ready(ready);
   if (broken_ && state_ == State::opening) return;
   if (state_ == State::opening) return continue_handshake();
   if (ready & writable) {
@@ -253,6 +269,7 @@ Result<std::size_t> TlsStream::decrypt(const iovec& into) {
 }
 
 Result<Stream::Got> TlsStream::read(std::span<const iovec> into) {
+  if (begin_ == Begin::clear_text) return below_->read(into);
   if (broken_) return std::unexpected(*broken_);
   TL_TRY(fill());
   Got got;
@@ -311,6 +328,7 @@ Result<std::size_t> TlsStream::accept(const iovec& from) {
 }
 
 Result<std::size_t> TlsStream::write(std::span<iovec> from) {
+  if (begin_ == Begin::clear_text) return below_->write(from);
   if (broken_) return std::unexpected(*broken_);
   std::size_t accepted = 0;
   full_ = false;
@@ -327,6 +345,7 @@ Result<std::size_t> TlsStream::write(std::span<iovec> from) {
 }
 
 void TlsStream::end_output() {
+  if (begin_ == Begin::clear_text) return below_->end_output();
   if (state_ != State::open) return;
   (void)SSL_shutdown(ssl_.get());
   ERR_clear_error();
@@ -337,7 +356,7 @@ void TlsStream::end_output() {
 
 void TlsStream::close() {
   if (state_ == State::closed) return;
-  if (state_ == State::open && !broken_) {
+  if (state_ == State::open && begin_ == Begin::tls && !broken_) {
     (void)SSL_shutdown(ssl_.get());
     ERR_clear_error();
     (void)drain();

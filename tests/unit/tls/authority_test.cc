@@ -13,7 +13,9 @@ namespace {
 
 constexpr WallTime now{1'800'000'000, 0};
 constexpr std::int64_t day = 86'400;
-const Holder holder{"mail replica 1", {"twinloft:a", "twinloft:b,URI:twinloft:c"}};
+const Holder holder{"mail replica 1",
+                    {"twinloft:a", "twinloft:b,URI:twinloft:c"},
+                    {"mail1.example.org", "192.0.2.1", "2001:db8::1"}};
 
 // X509_V_OK or the reason. purpose: X509_PURPOSE_SSL_CLIENT, X509_PURPOSE_SSL_SERVER.
 int verified(const std::string& authority, const std::string& certificate, int purpose, std::int64_t at) {
@@ -56,12 +58,19 @@ TEST_F(AuthorityTest, TheNamesAreAsGiven) {
   EXPECT_EQ(facts.name, holder.name);
   EXPECT_EQ(facts.issuer, "Twinloft");
   EXPECT_EQ(facts.uris, holder.uris) << "a separator in a name does not make two names";
-  EXPECT_TRUE(facts.hosts.empty());
+  EXPECT_EQ(facts.hosts, holder.hosts);
   EXPECT_EQ(facts.begins, now.seconds - 3'600);
   EXPECT_EQ(facts.ends, now.seconds + 30 * day);
   EXPECT_FALSE(facts.is_authority);
   EXPECT_TRUE(read_certificate(authority.certificate)->is_authority);
   EXPECT_NE(issue(authority, holder, {now, 30})->key, made.key);
+}
+
+TEST_F(AuthorityTest, HostsAreNamesOrAddresses) {
+  auto leaf = read_x509(issue(authority, holder, {now, 30})->certificate, "leaf").value();
+  for (const std::string& host : holder.hosts) EXPECT_TRUE(is_for_host(leaf.get(), host)) << host;
+  for (const char* other : {"", "mail2.example.org", "example.org", "192.0.2.2", "2001:db8::2", "twinloft:a"})
+    EXPECT_FALSE(is_for_host(leaf.get(), other)) << other;
 }
 
 TEST_F(AuthorityTest, ARenewalKeepsKeyAndNames) {
@@ -73,6 +82,7 @@ TEST_F(AuthorityTest, ARenewalKeepsKeyAndNames) {
   auto facts = read_certificate(*renewed).value();
   EXPECT_EQ(facts.name, holder.name);
   EXPECT_EQ(facts.uris, holder.uris);
+  EXPECT_EQ(facts.hosts, holder.hosts);
   auto key = read_key(before.key, "key").value();
   EXPECT_EQ(X509_check_private_key(read_x509(*renewed, "x")->get(), key.get()), 1);
 }

@@ -26,6 +26,14 @@ Connection::Connection(Server& server, std::unique_ptr<Stream> stream)
   input_.resize(input_bytes);
 }
 
+Connection::Connection(Server& server, std::unique_ptr<stream::TlsStream> stream)
+    : server_(server),
+      stream_(std::move(stream)),
+      tls_(static_cast<stream::TlsStream*>(stream_.get())),
+      handshake_(server.exports_, Handshake::Tls::required) {
+  input_.resize(input_bytes);
+}
+
 Connection::~Connection() {
   TL_CHECK_MSG(in_target_ == 0, "an NBD connection is destroyed with requests at the target");
   server_.loop_.cancel(handshake_timer_);
@@ -75,6 +83,7 @@ void Connection::on_ready(unsigned ready) {
 }
 
 void Connection::on_readable() {
+  if (stream_->state() != Stream::State::open) return;  // TLS begins
   for (int i = 0; i < reads_per_turn && phase_ != Phase::closed && !paused_ && !input_ended_; ++i)
     if (!read_some()) return;
 }
@@ -135,6 +144,10 @@ void Connection::negotiate(ByteSpan& in) {
   if (control_out_.size() > (1u << 20)) return protocol_error("replies are not read");
   switch (handshake_.state()) {
     case Handshake::State::negotiating:
+      break;
+    case Handshake::State::starting_tls:
+      // Such bytes could be of somebody on the way, and would be executed as the client's (CVE-2021-3716).
+      if (!in.empty()) return protocol_error("clear text behind STARTTLS");
       break;
     case Handshake::State::transmission:
       begin_serving();
@@ -413,8 +426,15 @@ void Connection::flush() {
     if (!output_pending()) break;
   }
   if (phase_ == Phase::closed) return;
+  if (handshake_.state() == Handshake::State::starting_tls && !output_pending()) return begin_tls();
   after_output();
   if (phase_ != Phase::closed) update_interest();
+}
+
+// The client's input stays unread until TLS has begun.
+void Connection::begin_tls() {
+  handshake_.secured();
+  tls_->secure();
 }
 
 // Closes a draining connection once everything is answered. If the server stops, the client can read its last

@@ -16,12 +16,15 @@
 
 #include "twinloft/spool-repl/export/nbd_server.h"
 #include "twinloft/spool-repl/stream/stream.h"
+#include "twinloft/spool-repl/stream/tls_stream.h"
 
 namespace twinloft::repl::nbd {
 
 class Connection {
  public:
   Connection(Server& server, std::unique_ptr<stream::Stream> stream);
+  // The client must ask for TLS. stream: in clear text, until secure() is called.
+  Connection(Server& server, std::unique_ptr<stream::TlsStream> stream);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -58,6 +61,7 @@ class Connection {
     ReplyHeader header;
   };
 
+  void begin_tls();
   void on_opened(Status opened);
   void on_ready(unsigned ready);
   void on_readable();
@@ -90,6 +94,7 @@ class Connection {
 
   Server& server_;
   std::unique_ptr<stream::Stream> stream_;
+  stream::TlsStream* tls_ = nullptr;  // the same
   Phase phase_ = Phase::negotiating;
   bool input_ended_ = false;
   bool output_blocked_ = false;

@@ -102,7 +102,28 @@ void Handshake::on_option_header() {
   skip_ = option_bytes_;
 }
 
+void Handshake::secured() {
+  secured_ = true;
+  structured_ = false;
+  state_ = State::negotiating;
+  expect(Stage::option_header, 16);
+}
+
+void Handshake::on_starttls(std::vector<std::byte>& out) {
+  if (tls_ == Tls::none)
+    return reply_error(out, OptionReply::err_policy, "this server has no TLS configured");
+  if (secured_) return reply_error(out, OptionReply::err_invalid, "TLS has begun already");
+  if (!have_.empty()) return reply_error(out, OptionReply::err_invalid, "STARTTLS carries no data");
+  reply(out, OptionReply::ack);
+  state_ = State::starting_tls;
+}
+
 void Handshake::on_option(std::vector<std::byte>& out) {
+  bool forbidden = tls_ == Tls::required && !secured_ && option_ != Option::abort &&
+                   option_ != Option::starttls;
+  if (forbidden && option_ == Option::export_name)
+    return broken("a client without TLS");  // this option has no error reply
+  if (forbidden) return reply_error(out, OptionReply::err_tls_reqd, "this server demands STARTTLS");
   switch (option_) {
     case Option::export_name:
       return on_export_name(out);
@@ -121,7 +142,7 @@ void Handshake::on_option(std::vector<std::byte>& out) {
       structured_ = true;
       return reply(out, OptionReply::ack);
     case Option::starttls:
-      return reply_error(out, OptionReply::err_policy, "this server has no TLS configured");
+      return on_starttls(out);
     default:
       return reply_error(out, OptionReply::err_unsup, "unknown option");
   }

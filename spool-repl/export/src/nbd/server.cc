@@ -18,6 +18,7 @@
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/stream/socket_stream.h"
+#include "twinloft/spool-repl/stream/tls_stream.h"
 
 namespace twinloft::repl::nbd {
 
@@ -182,11 +183,18 @@ void Server::add_connection(Fd fd, std::string address) {
   using stream::SocketStream;
   auto client = std::make_unique<SocketStream>(loop_, std::move(fd), SocketStream::Begin::open,
                                                SocketStream::AtClose::cut);
-  auto connection = std::make_unique<Connection>(*this, std::move(client));
+  auto connection = options_.tls && !address.empty()
+                        ? std::make_unique<Connection>(*this, std::make_unique<stream::TlsStream>(
+                                                                  loop_, std::move(client), options_.tls))
+                        : std::make_unique<Connection>(*this, std::move(client));
   Connection* c = connection.get();
   c->address = std::move(address);
   connections_.emplace(c, std::move(connection));
   c->start();
+}
+
+void Server::set_tls(std::shared_ptr<const stream::TlsContext> tls) {
+  if (options_.tls && tls) options_.tls = std::move(tls);
 }
 
 void Server::wants_flush(Connection& c) {

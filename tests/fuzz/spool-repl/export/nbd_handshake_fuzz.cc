@@ -1,6 +1,6 @@
 // The input of a client before it has chosen an export. The first byte sets the size of the pieces, which
-// must not matter. Every reply is complete and answers a requested option. No client gets further without an
-// existing export.
+// must not matter, and whether TLS is required. Every reply is complete and answers a requested option. No
+// client gets further without an existing export, nor without a required STARTTLS.
 #include <cstdint>
 #include <vector>
 
@@ -25,14 +25,15 @@ struct Outcome {
   Handshake::State state;
   std::string name, why;
   bool structured;
+  unsigned secured;  // how often TLS has begun
   std::vector<std::byte> out;
   std::size_t rest;  // number of bytes that belong to requests
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome feed(ByteSpan in, std::size_t piece) {
+Outcome feed(ByteSpan in, std::size_t piece, Handshake::Tls tls) {
   Exports shown = exports();
-  Handshake h(shown);
+  Handshake h(shown, tls);
   Outcome o{};
   while (!in.empty() && h.state() == Handshake::State::negotiating) {
     ByteSpan part = in.first(std::min(piece, in.size()));
@@ -40,6 +41,9 @@ Outcome feed(ByteSpan in, std::size_t piece) {
     h.consume(part, o.out);
     in = in.subspan(before - part.size());
     TL_CHECK(part.empty() || h.state() != Handshake::State::negotiating);
+    if (h.state() != Handshake::State::starting_tls) continue;
+    h.secured();
+    ++o.secured;
   }
   o.state = h.state(), o.structured = h.structured_replies(), o.rest = in.size();
   if (o.state == Handshake::State::transmission) o.name = h.export_name();
@@ -67,8 +71,12 @@ void check_replies(const Outcome& o) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   ByteSpan in(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  Outcome whole = feed(in, in.size() + 1);
-  TL_CHECK(whole == feed(in, 1) && whole == feed(in, data[0] + 1u));
+  auto tls = data[0] < 128 ? Handshake::Tls::none : Handshake::Tls::required;
+  Outcome whole = feed(in, in.size() + 1, tls);
+  TL_CHECK(whole == feed(in, 1, tls) && whole == feed(in, data[0] % 128 + 1u, tls));
+  TL_CHECK(whole.secured <= (tls == Handshake::Tls::required ? 1u : 0u));
+  if (whole.state == Handshake::State::transmission && tls == Handshake::Tls::required)
+    TL_CHECK(whole.secured == 1);
   check_replies(whole);
   if (whole.state == Handshake::State::transmission) TL_CHECK(whole.name == "spool");
   if (whole.state == Handshake::State::broken) TL_CHECK(!whole.why.empty());

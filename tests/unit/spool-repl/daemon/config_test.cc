@@ -84,6 +84,13 @@ device = "/dev/twinloft/mail"
 listen = "unix:/run/mail.nbd"
 )";
 
+constexpr const char* nbd_with_tls = R"([volume.mail.nbd]
+listen = "10.0.0.2:10809"
+tls_certificate = "/etc/twinloft/nbd.pem"
+tls_key = "/etc/twinloft/nbd.key"
+tls_authority = "/etc/twinloft/authority.pem"
+)";
+
 TEST_F(ConfigTest, EverythingIsRead) {
   auto out = load(full);
   ASSERT_TRUE(out) << out.error().message;
@@ -171,6 +178,17 @@ TEST_F(ConfigTest, ManyVolumes) {
   auto out = load(minimal + second);
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(out->volumes.size(), 2u);
+}
+
+TEST_F(ConfigTest, NbdOverTcpMayHaveTls) {
+  auto out = load(std::string(minimal) + nbd_with_tls);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].nbd_tls,
+            (TlsSettings{"/etc/twinloft/nbd.pem", "/etc/twinloft/nbd.key", "/etc/twinloft/authority.pem"}));
+  std::string text = std::string(minimal) + nbd_with_tls;
+  text.replace(text.find("10.0.0.2:10809"), 14, "unix:/run/mail.nbd");
+  EXPECT_TRUE(
+      refused(text, minimal_lines + 3, "volume.mail.nbd.tls_certificate", "does not apply to a Unix socket"));
 }
 
 TEST_F(ConfigTest, UnknownKeysAreNamedAtEveryLevel) {

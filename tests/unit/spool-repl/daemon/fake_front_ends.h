@@ -20,6 +20,7 @@ class FakeFrontEnds final : public FrontEnds {
  public:
   explicit FakeFrontEnds(std::shared_ptr<Made> made) : made_(std::move(made)) {}
   ~FakeFrontEnds() override { made_->gone = true; }
+  void set_nbd_tls(std::shared_ptr<const stream::TlsContext>) override {}
   void start(std::function<void(Status)> done) override { made_->started = std::move(done); }
   void stop(bool force, std::function<void(Status)> done) override {
     made_->stops.emplace_back(force, std::move(done));

@@ -16,7 +16,7 @@ class NbdHandshake : public testing::TestWithParam<std::size_t> {
   }
   // Returns the server's output after its greeting. Unused input stays in `rest`.
   Bytes talk(const Bytes& all) {
-    handshake.emplace(exports);
+    handshake.emplace(exports, tls);
     Bytes out;
     std::size_t step = GetParam() == 0 ? all.size() : GetParam();
     rest.clear();
@@ -30,6 +30,7 @@ class NbdHandshake : public testing::TestWithParam<std::size_t> {
   Handshake::State state() const { return handshake->state(); }
 
   Exports exports;
+  Handshake::Tls tls = Handshake::Tls::none;
   std::optional<Handshake> handshake;
   Bytes rest;
 };
@@ -121,6 +122,41 @@ TEST_P(NbdHandshake, what_is_not_offered_is_refused_by_the_right_word) {
   for (std::size_t i : {5u, 6u}) EXPECT_TRUE(answers[i].is(OptionReply::err_invalid));
   EXPECT_FALSE(handshake->structured_replies());
   EXPECT_EQ(state(), State::negotiating);
+}
+
+TEST_P(NbdHandshake, where_tls_is_required_nothing_goes_on_before_it) {
+  tls = Handshake::Tls::required;
+  auto answers = option_answers(talk(client_flags() + option(Option::structured_reply) +
+                                     option(Option::list) + option(Option::info, named("spool")) +
+                                     option(Option::go, named("spool")) + option(77) +
+                                     option(Option::starttls, text("x"))));
+  ASSERT_EQ(answers.size(), 6u);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_TRUE(answers[i].is(OptionReply::err_tls_reqd)) << i;
+  EXPECT_TRUE(answers[5].is(OptionReply::err_invalid));
+  EXPECT_EQ(state(), State::negotiating);
+  talk(client_flags() + option(Option::export_name, text("spool")));
+  EXPECT_EQ(state(), State::broken);
+  answers = option_answers(talk(client_flags() + option(Option::abort)));
+  EXPECT_TRUE(answers[0].is(OptionReply::ack));
+  EXPECT_EQ(state(), State::finished);
+}
+
+TEST_P(NbdHandshake, tls_begins_after_its_reply_and_the_negotiation_begins_anew) {
+  tls = Handshake::Tls::required;
+  auto answers = option_answers(talk(client_flags() + option(Option::starttls) + text("in clear")));
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_TRUE(answers[0].is(OptionReply::ack));
+  ASSERT_EQ(state(), State::starting_tls);
+  EXPECT_EQ(rest, text("in clear")) << "nothing behind it is consumed";
+  handshake->secured();
+  Bytes out,
+      in = option(Option::starttls) + option(Option::structured_reply) + option(Option::go, named("spool"));
+  ByteSpan left = in;
+  handshake->consume(left, out);
+  answers = option_answers(out);
+  EXPECT_TRUE(answers[0].is(OptionReply::err_invalid)) << "twice";
+  EXPECT_EQ(state(), State::transmission);
+  EXPECT_TRUE(handshake->structured_replies());
 }
 
 TEST_P(NbdHandshake, lengths_that_lie_are_invalid) {

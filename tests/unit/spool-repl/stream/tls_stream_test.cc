@@ -137,6 +137,36 @@ TEST_F(TlsStreamTest, ALostConnectionIsAnEnd) {
   EXPECT_TRUE(ended) << "and stays one: " << error;
 }
 
+// As with the STARTTLS of a protocol.
+TEST_F(TlsStreamTest, AServerMayBeginInClearText) {
+  Site site("Twinloft");
+  auto [mine, theirs] = sockets();
+  server.stream = std::make_unique<TlsStream>(*loop, std::make_unique<SocketStream>(*loop, std::move(mine)),
+                                              site.context(two));
+  server.stream->start(Stream::readable, {[this](Status s) { server.opened = std::move(s); },
+                                          [this](unsigned r) { server.ready |= r; }});
+  ASSERT_EQ(server.stream->state(), Stream::State::open);
+  ASSERT_EQ(::send(theirs.get(), "start", 5, 0), 5);
+  run_until([&] { return server.ready != 0; });
+  EXPECT_EQ(take(server, 100), "start");
+  EXPECT_EQ(give(server, "yes"), 3u);
+  char answer[4] = "";
+  ASSERT_EQ(::recv(theirs.get(), answer, 3, 0), 3);
+  EXPECT_STREQ(answer, "yes");
+  server.stream->secure();
+  EXPECT_EQ(server.stream->state(), Stream::State::opening);
+  EXPECT_FALSE(server.opened);
+  start(client, std::move(theirs), site.context(one), TlsStream::Role::client);
+  run_until([&] { return client.open() && server.open(); });
+  EXPECT_TRUE(server.stream->peer_has_name(one));
+  give(client, "hello");
+  std::string got;
+  run_until([&] { return got += take(server, 100), got == "hello"; });
+  server.stream->close();
+  bool ended = false;
+  run_until([&] { return take(client, 10, nullptr, &ended), ended; });
+}
+
 // ---- who may not connect
 
 struct Refusal {

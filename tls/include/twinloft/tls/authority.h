@@ -1,7 +1,7 @@
 // A certificate authority of one's own, and the certificates that it issues (RFC 5280), in PEM.
 //
-// Keys are ECDSA on P-256. A certificate of a machine is for both roles of TLS, server and client. Its names
-// are URIs. The authority signs no other authority.
+// Keys are ECDSA on P-256. A certificate of a machine is for both roles of TLS, server and client. The
+// authority signs no other authority.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@ struct Lifetime {
 Result<CertificateAndKey> make_authority(const std::string& name, const Lifetime& lifetime);
 
 struct Holder {
-  std::string name;               // for people
-  std::vector<std::string> uris;  // what the certificate is checked for
+  std::string name;                     // for people
+  std::vector<std::string> uris;        // what the certificate is checked for
+  std::vector<std::string> hosts = {};  // likewise: names, and numeric addresses
 };
 // Errors: Errc::invalid (no authority, or a key of another certificate).
 Result<CertificateAndKey> issue(const CertificateAndKey& authority, const Holder& holder,
@@ -38,8 +39,8 @@ Result<std::string> renew(const CertificateAndKey& authority, const std::string&
 
 struct CertificateFacts {
   std::string name, issuer;
-  std::vector<std::string> uris, hosts;
-  std::int64_t begins = 0, ends = 0;  // seconds since 1970, UTC
+  std::vector<std::string> uris, hosts;  // hosts: names and numeric addresses
+  std::int64_t begins = 0, ends = 0;     // seconds since 1970, UTC
   bool is_authority = false;
 };
 // Of the first certificate in the text. Errors: Errc::invalid (none).

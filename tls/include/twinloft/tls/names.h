@@ -10,7 +10,7 @@
 namespace twinloft::tls {
 
 std::vector<std::string> uris_of(const X509* certificate);
-std::vector<std::string> hosts_of(const X509* certificate);
+std::vector<std::string> hosts_of(const X509* certificate);  // names, then numeric addresses
 std::string common_name_of(const X509_NAME* name);
 // Seconds since 1970, UTC. 0: not a valid time.
 std::int64_t seconds_of(const ASN1_TIME* time);

@@ -66,6 +66,7 @@ struct VolumeSettings {
   std::string ublk_device;              // link to the ublk device; empty: none. Not beside fuse_file
   std::string nbd_listen;               // "unix:/path" or host:port; empty: no NBD export
   std::string nbd_name;                 // export name; default: the volume's
+  TlsSettings nbd_tls;                  // for clients over TCP; empty: without TLS
 };
 
 struct NodeSettings {

@@ -1,4 +1,4 @@
-// Reads what protects the links of a volume: its certificate and key, or its shared secret.
+// Reads what protects the links of a volume, and its NBD export: certificates and keys, or a shared secret.
 #pragma once
 
 #include <string>
@@ -15,5 +15,11 @@ Result<std::string> read_secret(const std::string& path);
 // Certificates count, if both are configured. With neither, there is no TLS. Errors: as above, and
 // Errc::invalid (not certificate and key in PEM).
 Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings);
+
+struct Security {
+  net::LinkSecurity links;
+  std::shared_ptr<const stream::TlsContext> nbd;  // null: without TLS
+};
+Result<Security> read_security(const VolumeSettings& settings);
 
 }  // namespace twinloft::repl::daemon

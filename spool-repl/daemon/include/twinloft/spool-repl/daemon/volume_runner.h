@@ -8,7 +8,7 @@
 
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
-#include "twinloft/spool-repl/net/security.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 
 namespace twinloft::repl::daemon {
 
@@ -40,7 +40,7 @@ class VolumeRunner {
   bool stands_down() const;
   // Changes the addresses of the peers and the secret for their next connections. From any thread, while the
   // volume is served.
-  void reload(std::map<ReplicaId, std::string> addresses, net::LinkSecurity security);
+  void reload(std::map<ReplicaId, std::string> addresses, Security security);
 
  private:
   class Impl;

@@ -13,8 +13,8 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/daemon/link_security.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
-#include "twinloft/spool-repl/net/security.h"
 
 namespace twinloft::repl::daemon {
 
@@ -49,7 +49,7 @@ class VolumeSupervisor {
   void request_stop(bool force);
   // New settings. Some take effect at once, the others at the next start. A volume that is not served is
   // tried again now.
-  void reload(VolumeSettings settings, net::LinkSecurity security);
+  void reload(VolumeSettings settings, Security security);
 
  private:
   void run();

@@ -1,8 +1,9 @@
 // The negotiation of NBD, as a state machine without I/O: bytes of the client to bytes of the server.
 //
-// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY. STARTTLS and metadata contexts
-// are refused by replies of the protocol. Each option gets one last reply. An option that is too long is
-// skipped, and answered ERR_TOO_BIG. nbd_protocol.h names the specification.
+// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY, and STARTTLS where the server
+// demands it (the specification's FORCEDTLS). Metadata contexts are refused by replies of the protocol. Each
+// option gets one last reply. An option that is too long is skipped, and answered ERR_TOO_BIG. nbd_protocol.h
+// names the specification.
 #pragma once
 
 #include <functional>
@@ -27,6 +28,7 @@ class Handshake {
  public:
   enum class State {
     negotiating,
+    starting_tls,  // once `out` is sent, TLS begins. Then call secured()
     transmission,  // the client has chosen an export
     finished,      // the client has asked to end: close the connection once `out` is sent
     broken,        // the client has violated the protocol: close the connection at once. why() is the reason
@@ -36,13 +38,17 @@ class Handshake {
   static constexpr std::size_t max_skipped_bytes = 1 << 20;  // longer options end the connection
   static constexpr unsigned max_options = 128;               // of a negotiation
 
-  explicit Handshake(const Exports& exports) : exports_(exports) {}  // `exports` must outlive the handshake
+  enum class Tls { none, required };
+  // `exports` must outlive the handshake.
+  explicit Handshake(const Exports& exports, Tls tls = Tls::none) : exports_(exports), tls_(tls) {}
 
   // Appends the greeting of the server, which is sent first.
   void greet(std::vector<std::byte>& out) const;
   // Removes bytes from the front of `in`, and appends replies to `out`. Bytes after the end of the
   // negotiation stay in `in`.
   void consume(ByteSpan& in, std::vector<std::byte>& out);
+  // The bytes from now on come through TLS. What the client has chosen before is forgotten.
+  void secured();
 
   State state() const { return state_; }
   bool structured_replies() const { return structured_; }
@@ -59,6 +65,7 @@ class Handshake {
   void on_option(std::vector<std::byte>& out);
   void on_export_name(std::vector<std::byte>& out);
   void on_list(std::vector<std::byte>& out);
+  void on_starttls(std::vector<std::byte>& out);
   void on_info_or_go(std::vector<std::byte>& out);
   void reply(std::vector<std::byte>& out, OptionReply type, ByteSpan data = {}) const;
   void reply_error(std::vector<std::byte>& out, OptionReply type, std::string_view message) const;
@@ -67,6 +74,8 @@ class Handshake {
   std::uint16_t transmission_flags() const;
 
   const Exports& exports_;
+  Tls tls_;
+  bool secured_ = false;
   State state_ = State::negotiating;
   Stage stage_ = Stage::client_flags;
   std::vector<std::byte> have_;

@@ -43,6 +43,7 @@ enum class OptionReply : std::uint32_t {
   err_unsup = 0x80000001,
   err_policy = 0x80000002,
   err_invalid = 0x80000003,
+  err_tls_reqd = 0x80000005,
   err_unknown = 0x80000006,
   err_shutdown = 0x80000007,
   err_too_big = 0x80000009,

@@ -2,8 +2,8 @@
 //
 // All connections are served on the owner thread's loop. A connection may have many requests in flight; at
 // its limits, the server stops reading from it. A write is submitted to the target once all its data has
-// arrived. Longer requests than io_max_length are split. There is no TLS: by default, the daemon listens on
-// loopback or at a Unix socket.
+// arrived. Longer requests than io_max_length are split. With certificates, clients over TCP must use TLS and
+// have a certificate. A Unix socket is for the users of its file, without TLS.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "twinloft/spool-repl/export/nbd_handshake.h"
 #include "twinloft/spool-repl/ports/block_target.h"
 #include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/tls_context.h"
 
 namespace twinloft::repl::nbd {
 
@@ -44,6 +45,7 @@ struct ServerOptions {
   // True: the owner calls flush() after each batch of completions. False: the server calls it itself, one
   // turn later.
   bool owner_flushes = false;
+  std::shared_ptr<const stream::TlsContext> tls = nullptr;  // for clients over TCP; null: without TLS
 };
 
 struct ServerCounters {
@@ -71,6 +73,9 @@ class Server {
   // Listens at a Unix socket of mode 0600. The socket of an ended process is replaced. Errors: also any other
   // file at the path.
   Status listen_unix(const std::string& path);
+
+  // For later connections, if there was TLS before.
+  void set_tls(std::shared_ptr<const stream::TlsContext> tls);
 
   // Sends the completed replies of all connections.
   void flush();

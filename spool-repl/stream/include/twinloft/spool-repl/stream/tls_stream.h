@@ -24,6 +24,8 @@ namespace twinloft::repl::stream {
 class TlsStream final : public Stream {
  public:
   enum class Role { client, server };
+  // clear_text: bytes pass as they are until secure() is called, as before the STARTTLS of a protocol.
+  enum class Begin { tls, clear_text };
   struct Limits {
     std::uint64_t records_of_key = 1u << 22;  // RFC 8446 allows 2^24.5
     std::size_t unsent_bytes = 512 << 10;     // with more, write() accepts nothing
@@ -34,7 +36,16 @@ class TlsStream final : public Stream {
   TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context,
             Role role)
       : TlsStream(loop, std::move(below), std::move(context), role, Limits()) {}
+  // A server that begins in clear text.
+  TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<const TlsContext> context)
+      : TlsStream(loop, std::move(below), std::move(context), Role::server, Limits()) {
+    begin_ = Begin::clear_text;
+  }
   ~TlsStream() override;
+
+  // Begins TLS: the state is `opening` again, and `opened` is called at its end. Call it once all accepted
+  // bytes are sent, which write() shows by accepting everything.
+  void secure();
 
   void start(unsigned interest, Events events) override;
   State state() const override { return state_; }
@@ -78,6 +89,7 @@ class TlsStream final : public Stream {
   Limits limits_;
   Ssl ssl_;
   State state_ = State::opening;
+  Begin begin_ = Begin::tls;  // clear_text: now
   Events events_;
   unsigned wanted_ = 0;
   std::vector<std::byte> in_, out_, part_;  // encrypted; encrypted; clear text of the next record
