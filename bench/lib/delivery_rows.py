@@ -11,7 +11,7 @@ WAYS = {"": "lmtpd's built-in agent as shipped", "fsync-file": 'durability = "fs
         "group-sync": 'durability = "group-sync"', "log": 'durability = "intake-log"', "lda": "lmtpd with dovecot-lda by template",
         "dovecot": "Dovecot's own LMTP, without lmtpd"}
 DURABILITY = {"fsync-file": "fsync-file", "group-sync": "group-sync", "log": "intake-log"}
-NAME = re.compile(r"(?P<place>raw|loop|none|[ABC](\+(?P<delay>[0-9.]+)ms)?)(-(?P<way>[a-z-]+))?(?P<settings>(:[a-z_]+=[0-9A-Za-z]+)*)")
+NAME = re.compile(r"(?P<place>raw|loop|none|[ABC](\+((?P<delay>[0-9.]+)ms|(?P<clear>clear)))?)(-(?P<way>[a-z-]+))?(?P<settings>(:[a-z_]+=[0-9A-Za-z]+)*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +20,14 @@ class Row:
     place: str           # "C+1ms": with a longer cable
     protocol: str        # "C"; raw, loop: the place itself
     delay: float | None  # milliseconds that a proxy adds to a round trip; 0: the proxy alone
+    secured: bool        # TLS between the replicas
     way: str
     settings: tuple      # pairs of key and value
 
     @property
     def text(self):
         more = "" if self.delay is None else f", with a proxy that adds {self.delay:g} ms to a round trip"
+        more += "" if self.secured else ", the link in clear text"
         return "; ".join([f"{PLACES[self.protocol]}{more}", WAYS[self.way], *(f"{key} = {value}" for key, value in self.settings)])
 
     @property
@@ -39,12 +41,13 @@ def parse(name):
     """Errors: ValueError in words."""
     found = NAME.fullmatch(name)
     if not found or (found["way"] or "") not in WAYS:
-        raise ValueError(f"no row {name}: PLACE or PLACE-WAY; places: {', '.join(PLACES)}, C+1ms (any number); ways: {', '.join(w for w in WAYS if w)}")
+        raise ValueError(f"no row {name}: PLACE or PLACE-WAY; places: {', '.join(PLACES)}, C+1ms (any number), C+clear; ways: {', '.join(w for w in WAYS if w)}")
     settings = tuple(tuple(one.split("=")) for one in found["settings"].split(":")[1:])
     if settings and found["way"] in ("lda", "dovecot"):
         raise ValueError(f"no row {name}: settings are of the built-in agent")
     place, delay = found["place"], found["delay"]
-    return Row(name, place, place.split("+")[0], None if delay is None else float(delay), found["way"] or "", settings)
+    return Row(name, place, place.split("+")[0], None if delay is None else float(delay), not found["clear"],
+               found["way"] or "", settings)
 
 
 def flushes_of(stat):

@@ -46,22 +46,23 @@ class Lab:
             tl.run("ip", "-n", self.ns[node], "addr", "add", f"{net}.{i}/24", "dev", "tl0")
         return Network(self.ns, {"a": f"{net}.1", "b": f"{net}.2"})
 
-    def volume(self, name, protocol, fuse, delay=None, more="", programs=None):
+    def volume(self, name, protocol, fuse, delay=None, more="", programs=None, secured=True):
         """A served volume with connected replicas. delay: of a longer cable between them, in milliseconds. programs: the
-        directory of another build, which serves it."""
+        directory of another build, which serves it. secured: as for tl.Volume."""
         before, tl.BIN = tl.BIN, pathlib.Path(programs) if programs else tl.BIN
         try:
-            return self._volume(name, protocol, fuse, delay, more)
+            return self._volume(name, protocol, fuse, delay, more, secured)
         finally:
             tl.BIN = before
 
-    def _volume(self, name, protocol, fuse, delay, more):
+    def _volume(self, name, protocol, fuse, delay, more, secured):
         stage = self.stage.inner(name)
         sizes = {"size": bytes_of(self.options.size), "journal_size": self.options.journal, "arena": self.options.arena}
         if protocol == "none":
             v = tl.Volume(stage, **sizes, fuse=fuse, nbd=True, netns=False, roles=("primary",), extra=more)
         else:
-            v = tl.Volume(stage, **sizes, fuse=fuse, nbd=True, network=self.network(), protocol=protocol, extra=more)
+            v = tl.Volume(stage, **sizes, fuse=fuse, nbd=True, network=self.network(), protocol=protocol, extra=more,
+                          secured=secured)
         for node in v.replica:
             self._move_journal(v, node, name)
         if protocol != "none" and delay is not None:
@@ -198,13 +199,13 @@ def _on_volume(lab, v, name, front):
 
 
 class Variant:
-    """The set-up of a volume besides its protocol. delay, programs: as for Lab.volume(). setting: a line of the configuration,
-    KEY=VALUE."""
+    """The set-up of a volume besides its protocol. delay, programs, secured: as for Lab.volume(). setting: a line of the
+    configuration, KEY=VALUE."""
 
-    def __init__(self, delay=None, setting=None, programs=None):
-        self.delay, self.setting, self.programs = delay, setting, programs
+    def __init__(self, delay=None, setting=None, programs=None, secured=True):
+        self.delay, self.setting, self.programs, self.secured = delay, setting, programs, secured
         self.words = [*([] if delay is None else [f"cable {delay:g} ms"]), *([setting] if setting else []),
-                      *([f"of {programs}"] if programs else [])]
+                      *([f"of {programs}"] if programs else []), *([] if secured else ["clear text"])]
 
     def of(self, protocol):
         """A volume without a second replica has no cable, and so no delay."""
@@ -225,7 +226,7 @@ def make(lab, names, variants):
             if key not in volumes:
                 fuse = front != "nbd" or f"{protocol}-device" in names
                 volumes[key] = lab.volume(f"v{len(volumes)}-{protocol}", protocol, fuse, variant.delay,
-                                           (variant.setting or "").replace("=", " = "), variant.programs)
+                                           (variant.setting or "").replace("=", " = "), variant.programs, variant.secured)
             places.append(_on_volume(lab, volumes[key], ", ".join([name, *variant.words]), front))
         print(f"{name} is there", file=sys.stderr, flush=True)
     for place in places:

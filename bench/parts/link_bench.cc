@@ -42,11 +42,12 @@ struct Node {
 };
 
 Status start(Node& node, io::UringLoop& loop, Random& random, const std::string& own,
-             const std::string& other, ReplicaId id) {
+             const std::string& other, ReplicaId id, const net::LinkSecurity& security) {
   net::NetOptions options;
   options.self = {Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, id};
   options.listen = own;
   options.peers = {{3 - id, other}};
+  options.security = security;
   node.net = std::make_unique<net::PeerNet>(
       loop, std::move(options), random,
       net::NetEvents{[&node](ReplicaId) { node.up = true; }, [](ReplicaId) {},
@@ -56,14 +57,18 @@ Status start(Node& node, io::UringLoop& loop, Random& random, const std::string&
 }
 
 // Replica 1 sends `records`, at most `window` beyond the acknowledged ones. Replica 2 acknowledges each.
-Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks) {
+Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks, bool tls) {
   OsClock clock;
   OsRandom random;
   TL_TRY_ASSIGN(auto loop, io::UringLoop::create(clock));
   std::string one = free_address(), two = free_address();
   Node a, b;
-  TL_TRY(start(b, *loop, random, two, one, 2));
-  TL_TRY(start(a, *loop, random, one, two, 1));
+  net::LinkSecurity security;
+  if (tls) {
+    TL_TRY_ASSIGN(security.tls, stream::TlsContext::by_secret("of the measurement", "link_bench"));
+  }
+  TL_TRY(start(b, *loop, random, two, one, 2, security));
+  TL_TRY(start(a, *loop, random, one, two, 1, security));
   while (!a.up || !b.up) TL_TRY(loop->turn(std::chrono::milliseconds(10)));
 
   constexpr std::uint32_t meta_bytes = 512;
@@ -99,12 +104,12 @@ int main(int argc, char** argv) {
   options.add_options()("help", "this text")("records", po::value<std::uint64_t>()->default_value(20000),
                                              "how many")(
       "window", po::value<std::uint64_t>()->default_value(4), "how many are sent ahead")(
-      "blocks", po::value<std::size_t>()->default_value(8), "blocks of 4 KiB in each");
+      "blocks", po::value<std::size_t>()->default_value(8), "blocks of 4 KiB in each")("tls", "with TLS");
   po::variables_map given;
   po::store(po::parse_command_line(argc, argv, options), given);
   if (given.contains("help")) return std::cout << options, 0;
   auto done = twinloft::repl::run(given["records"].as<std::uint64_t>(), given["window"].as<std::uint64_t>(),
-                                  given["blocks"].as<std::size_t>());
+                                  given["blocks"].as<std::size_t>(), given.contains("tls"));
   if (done) return 0;
   std::fprintf(stderr, "%s\n", done.error().message.c_str());
   return 1;

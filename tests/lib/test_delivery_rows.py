@@ -14,8 +14,14 @@ class Rows(unittest.TestCase):
             self.assertEqual((row.place, row.protocol, row.delay, row.way), wanted)
             self.assertIn(delivery_rows.WAYS[row.way], row.text)
 
+    def test_links(self):
+        self.assertTrue(delivery_rows.parse("C+1ms-log").secured)
+        row = delivery_rows.parse("C+clear-log")
+        self.assertEqual((row.place, row.protocol, row.delay, row.secured, row.way), ("C+clear", "C", None, False, "log"))
+        self.assertIn("clear text", row.text)
+
     def test_refused(self):
-        for name in ("", "D", "C-", "C-fast", "raw+1ms", "C+ms", "Clog", "C-log-log"):
+        for name in ("", "D", "C-", "C-fast", "raw+1ms", "raw+clear", "C+ms", "Clog", "C-log-log"):
             with self.assertRaisesRegex(ValueError, "PLACE-WAY"):
                 delivery_rows.parse(name)
 

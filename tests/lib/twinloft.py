@@ -305,7 +305,7 @@ class Volume:
 
     network: supplies `ns` and `ip` of each node. Without a network, two nodes get namespaces and a cable between
     them; with netns=False, they get ports on loopback. protocol: of all links, or a function of two nodes.
-    secured: the links have TLS by a secret; else clear text, which needs loopback.
+    secured: the links have TLS by a secret; else clear text.
     """
 
     def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, ublk=False, extra="",
@@ -350,6 +350,8 @@ id = {self.replica[peer]}
 address = "{self.address[peer]}"
 protocol = "{link(node, peer)}"
 """
+                if not secured and self.ns[node]:
+                    text += 'clear_text = "direct-cable"\n'
             # Secondaries have these sections too: they may be promoted.
             if fuse:
                 text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link(node)}"\n'
