@@ -20,6 +20,12 @@ std::string certificate_name(const Uuid& volume, ReplicaId replica) {
 
 std::string host_text(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "?";
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+  // The same link-local address exists on every interface.
+  if (address.ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr)) {
+    ::inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof text);
+    return fmt::format("{}%{}", text, six.sin6_scope_id);
+  }
   if (address.ss_family == AF_INET) {
     ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text, sizeof text);
   } else if (address.ss_family == AF_INET6) {

@@ -123,10 +123,13 @@ void TlsStream::watch_below() {
 }
 
 void TlsStream::want(unsigned interest) {
+  bool reads_again = (interest & readable) && !(wanted_ & readable);
   wanted_ = interest;
   if (state_ != State::open) return;
   watch_below();
-  if (begin_ == Begin::tls && (wanted_ & writable) && unsent() < limits_.unsent_bytes) call_again();
+  if (begin_ == Begin::clear_text) return;
+  bool has_room = (wanted_ & writable) && unsent() < limits_.unsent_bytes;
+  if (has_room || (reads_again && more_)) call_again();
 }
 
 void TlsStream::on_ready(unsigned ready) {
@@ -146,7 +149,8 @@ void TlsStream::on_ready(unsigned ready) {
   if (told && state_ == State::open) events_.ready(told);
 }
 
-// The owner is called in a later turn, for bytes or room that no event of the stream below announces.
+// The owner is called in a later turn, for bytes or room that no event of the stream below announces. An
+// owner that wants nothing then is called when it does.
 void TlsStream::call_again() {
   if (std::exchange(again_, true)) return;
   loop_.post([this, alive = std::weak_ptr(alive_)] {
@@ -180,7 +184,8 @@ void TlsStream::continue_handshake() {
   state_ = State::open;
   in_.resize(in_bytes);
   watch_below();
-  call_again();  // there may be bytes behind the handshake
+  more_ = true;  // there may be bytes behind the handshake
+  call_again();
   events_.opened({});
 }
 
@@ -285,7 +290,8 @@ Result<Stream::Got> TlsStream::read(std::span<const iovec> into) {
     watch_below();
   }
   got.ended = input_ended_ && got.bytes == 0;
-  if (whole || (input_ended_ && !got.ended)) call_again();
+  more_ = whole || (input_ended_ && !got.ended);
+  if (more_) call_again();
   return got;
 }
 

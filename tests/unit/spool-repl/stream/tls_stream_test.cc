@@ -92,6 +92,58 @@ TEST_F(TlsStreamTest, EventsAloneAreEnough) {
   EXPECT_EQ(got, text);
 }
 
+// The rest of what was decrypted is announced by no event of the socket.
+TEST_F(TlsStreamTest, AnOwnerThatPausesIsCalledWhenItWantsMore) {
+  connect(by_secret("s"), by_secret("s"));
+  give(client, "first and second");
+  run_until([&] { return server.ready != 0; });
+  EXPECT_EQ(take(server, 6), "first ");
+  server.stream->want(0);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  server.ready = 0, server.calls = 0;
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  EXPECT_EQ(server.calls, 0) << "it wants nothing";
+  server.stream->want(Stream::readable);
+  run_until([&] { return server.ready & Stream::readable; });
+  EXPECT_EQ(take(server, 100), "and second");
+}
+
+// A part of a record is in the stream. Repeated wishes of the owner make no busy loop.
+TEST_F(TlsStreamTest, APartOfARecordCallsNobody) {
+  auto [of_client, relay_in] = sockets();
+  auto [of_server, relay_out] = sockets();
+  start(client, std::move(of_client), by_secret("s"), TlsStream::Role::client);
+  start(server, std::move(of_server), by_secret("s"), TlsStream::Role::server);
+  auto relay = [](const Fd& from, const Fd& to, std::size_t most) {
+    char buffer[65'536];
+    ssize_t n = ::recv(from.get(), buffer, std::min(most, sizeof buffer), MSG_DONTWAIT);
+    if (n > 0) {
+      EXPECT_EQ(::send(to.get(), buffer, static_cast<std::size_t>(n), 0), n);
+    }
+  };
+  run_until([&] {
+    relay(relay_in, relay_out, SIZE_MAX);
+    relay(relay_out, relay_in, SIZE_MAX);
+    return client.open() && server.open();
+  });
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  give(client, "the whole record");
+  relay(relay_in, relay_out, 20);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  EXPECT_EQ(take(server, 100), "");
+  server.calls = 0;
+  for (int i = 0; i < 10; ++i) {
+    server.stream->want(0);
+    server.stream->want(Stream::readable);
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  }
+  EXPECT_EQ(server.calls, 0);
+  relay(relay_in, relay_out, SIZE_MAX);
+  std::string got;
+  run_until([&] { return got += take(server, 100), !got.empty(); });
+  EXPECT_EQ(got, "the whole record");
+}
+
 TEST_F(TlsStreamTest, AnIdleStreamCallsNobody) {
   connect(by_secret("s"), by_secret("s"));
   give(client, "x");

@@ -96,6 +96,7 @@ class TlsStream final : public Stream {
   std::size_t in_begin_ = 0, in_end_ = 0, out_begin_ = 0;
   std::uint64_t records_ = 0;                       // of the present key
   bool ended_below_ = false, input_ended_ = false;  // the stream below; that of TLS
+  bool more_ = false;  // there may be clear text, or an end, that the owner has not read
   bool ending_ = false, full_ = false, checked_ = false, again_ = false;
   std::optional<Error> broken_;  // the stream below has failed
   std::string clear_text_;
