@@ -145,6 +145,10 @@ Result<std::string> sign_leaf(const Signer& signer, X509* leaf, const Holder& ho
   if (X509_set_issuer_name(leaf, X509_get_subject_name(signer.certificate.get())) != 1)
     return bad_tls("the issuer of a certificate");
   X509* issuer = signer.certificate.get();
+  // A certificate is not valid after the end of its authority.
+  const ASN1_TIME* last = X509_get0_notAfter(issuer);
+  if (ASN1_TIME_compare(X509_get0_notAfter(leaf), last) > 0 && X509_set1_notAfter(leaf, last) != 1)
+    return bad_tls("the lifetime of a certificate");
   TL_TRY(add(leaf, issuer, NID_basic_constraints, "critical,CA:FALSE"));
   TL_TRY(add(leaf, issuer, NID_key_usage, "critical,digitalSignature"));
   TL_TRY(add(leaf, issuer, NID_ext_key_usage, "serverAuth,clientAuth"));
@@ -187,6 +191,8 @@ Result<std::string> renew(const CertificateAndKey& authority, const std::string&
                           const Lifetime& lifetime) {
   TL_TRY_ASSIGN(Signer signer, read_authority(authority));
   TL_TRY_ASSIGN(OwnedX509 before, read_x509(certificate, "the certificate"));
+  if (X509_check_ca(before.get()) != 0)
+    return fail(Errc::invalid, "the certificate is an authority's, which nobody signs again: make another");
   if (X509_check_issued(signer.certificate.get(), before.get()) != X509_V_OK ||
       X509_verify(before.get(), signer.key.get()) != 1) {
     ERR_clear_error();

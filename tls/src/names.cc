@@ -66,9 +66,15 @@ std::int64_t seconds_of(const ASN1_TIME* time) {
 }
 
 bool is_for_host(X509* certificate, const std::string& host) {
-  if (host.empty()) return false;
-  return X509_check_ip_asc(certificate, host.c_str(), 0) == 1 ||
-         X509_check_host(certificate, host.data(), host.size(), X509_CHECK_FLAG_NO_WILDCARDS, nullptr) == 1;
+  // OpenSSL takes a name that begins with a dot for every host below it.
+  if (host.empty() || host[0] == '.') return false;
+  constexpr unsigned flags = X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
+  return is_for_address(certificate, host) ||
+         X509_check_host(certificate, host.data(), host.size(), flags, nullptr) == 1;
+}
+
+bool is_for_address(X509* certificate, const std::string& address) {
+  return X509_check_ip_asc(certificate, address.c_str(), 0) == 1;
 }
 
 }  // namespace twinloft::tls

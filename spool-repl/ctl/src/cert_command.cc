@@ -91,6 +91,19 @@ Status replace(const std::string& path, const std::string& text) {
   return sync_directory(directory_of(path));
 }
 
+// Both or none. A key alone would belong to no certificate.
+Status write_pair(const std::string& base, const tls::CertificateAndKey& made) {
+  const std::string key = base + ".key", certificate = base + ".pem";
+  if (::access(certificate.c_str(), F_OK) == 0) return fail_errno(EEXIST, "{}", certificate);
+  TL_TRY(write_new(key, made.key, private_mode));
+  if (Status written = write_new(certificate, made.certificate, public_mode); !written) {
+    ::unlink(key.c_str());
+    return written;
+  }
+  fmt::print("{}\n{}\n", certificate, key);
+  return {};
+}
+
 tls::Lifetime lifetime(const Options& o, std::int64_t usual) {
   return {OsClock().wall(), o.days != 0 ? o.days : usual};
 }
@@ -99,8 +112,7 @@ Status init(const Options& o) {
   const std::string& directory = o.words[0];
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "{}", directory);
   TL_TRY_ASSIGN(tls::CertificateAndKey made, tls::make_authority(o.name, lifetime(o, days_of_authority)));
-  TL_TRY(write_new(directory + "/authority.key", made.key, private_mode));
-  TL_TRY(write_new(directory + "/authority.pem", made.certificate, public_mode));
+  TL_TRY(write_pair(directory + "/authority", made));
   fmt::print("{}/authority.pem: the authority \"{}\". Next: spool-repl cert issue VOLUME --authority {}\n",
              directory, o.name, directory);
   return {};
@@ -123,13 +135,6 @@ Result<daemon::VolumeSettings> find_volume(const Options& o) {
     return std::move(v);
   }
   return fail(Errc::invalid, "which volume? \"{}\" is not in {}", o.words[0], o.config);
-}
-
-Status write_pair(const std::string& base, const tls::CertificateAndKey& made) {
-  TL_TRY(write_new(base + ".key", made.key, private_mode));
-  TL_TRY(write_new(base + ".pem", made.certificate, public_mode));
-  fmt::print("{}.pem\n{}.key\n", base, base);
-  return {};
 }
 
 // It has no URI, so it is no replica's.

@@ -229,9 +229,12 @@ struct Checker {
   void security(bool all_loopback) {
     auto found = read_link_security(s);
     if (!found) return error("{}", found.error().message);
-    bool all_cables = std::all_of(s.peers.begin(), s.peers.end(),
-                                  [](const auto& p) { return p.direct_cable; });
-    if (!found->tls && !all_loopback && !all_cables)
+    bool on_cable = std::any_of(s.peers.begin(), s.peers.end(), [](const auto& p) { return p.direct_cable; });
+    bool clear_text = std::all_of(s.peers.begin(), s.peers.end(), [&](const PeerSettings& p) {
+      auto at = net::numeric_address(p.address);
+      return p.direct_cable || (at && at->is_loopback());
+    });
+    if (!found->tls && !all_loopback && !(on_cable && clear_text))
       error(
           "tls_certificate or secret_file is missing: without TLS, replication uses loopback addresses only, "
           "and direct cables that are named as such");
@@ -340,6 +343,8 @@ struct Checker {
       error("nbd: {}", security.error().message);
     else if (security && security->nbd)
       lifetime(s.nbd_tls.certificate, *security->nbd->expires());
+    if (!s.nbd_tls.authority.empty() && s.nbd_tls.authority == s.tls.authority)
+      warn("nbd.tls_authority: the replicas' certificates open the export too: use an authority of its own");
   }
 };
 

@@ -235,6 +235,12 @@ void read_peers(const Table& t, VolumeSettings& v) {
     if (peer.direct_cable && !net::numeric_address(peer.address))
       p.error(table->get("clear_text"), "clear_text",
               "needs a numeric address of the peer: the answer of a name server could lead elsewhere");
+    if (peer.certificate_name.starts_with('.'))
+      p.error(table->get("certificate_name"), "certificate_name", "would be the name of many hosts");
+    for (const PeerSettings& other : v.peers)
+      if (!peer.certificate_name.empty() && other.certificate_name == peer.certificate_name)
+        p.error(table->get("certificate_name"), "certificate_name",
+                fmt::format("is replica {}'s: each of the two could take the other's place", other.id));
     if (peer.id == v.replica) p.error(table->get("id"), "id", "is this replica's own");
     for (const PeerSettings& other : v.peers)
       if (other.id == peer.id) p.error(table->get("id"), "id", "is used twice");

@@ -38,6 +38,8 @@ void ServedVolume::request_stop(bool force) {
 void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, Security security) {
   loop_->post([this, addresses = std::move(addresses), security = std::move(security)] {
     if (links_) links_->reload(addresses, security.links);
+    // The export itself changes at a restart only, so TLS neither begins nor ends before.
+    if (!nbd_tls_ || !security.nbd) return;
     nbd_tls_ = security.nbd;
     if (FrontEnds* f = front_ends_->current()) f->set_nbd_tls(nbd_tls_);
   });

@@ -212,7 +212,8 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
                                [](const PeerSettings& x, const PeerSettings& y) {
                                  return x.id == y.id && x.protocol == y.protocol &&
                                         x.certificate_name == y.certificate_name &&
-                                        x.direct_cable == y.direct_cable;
+                                        x.direct_cable == y.direct_cable &&
+                                        (!x.direct_cable || x.address == y.address);
                                });
   if (!same_peers) out.emplace_back("peer");
   return out;

@@ -1,9 +1,11 @@
 #include "first_bytes.h"
 
+#include <algorithm>
+
 namespace twinloft::repl::net {
 
 namespace {
-constexpr std::size_t waiting_max = 16;
+constexpr std::size_t waiting_max = 64, waiting_per_host_max = 8;
 }
 
 FirstBytes::~FirstBytes() {
@@ -24,9 +26,25 @@ void FirstBytes::end(At at, bool has_spoken) {
   decided(std::move(caller), has_spoken);
 }
 
-void FirstBytes::wait(Fd caller, Decided decided) {
-  if (waiting_.size() >= waiting_max) forget(waiting_.begin());
-  At at = waiting_.insert(waiting_.end(), {std::move(caller), 0, std::move(decided)});
+std::size_t FirstBytes::count(const std::string& host) const {
+  return static_cast<std::size_t>(
+      std::count_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.host == host; }));
+}
+
+void FirstBytes::make_room(const std::string& host) {
+  std::string crowded = host;
+  if (count(host) < waiting_per_host_max) {
+    if (waiting_.size() < waiting_max) return;
+    crowded = std::max_element(waiting_.begin(), waiting_.end(), [&](const Waiting& a, const Waiting& b) {
+                return count(a.host) < count(b.host);
+              })->host;
+  }
+  forget(std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.host == crowded; }));
+}
+
+void FirstBytes::wait(Fd caller, const std::string& host, Decided decided) {
+  make_room(host);
+  At at = waiting_.insert(waiting_.end(), {std::move(caller), host, 0, std::move(decided)});
   at->timer = loop_.after(patience_, [this, at] {
     at->timer = 0;
     end(at, false);

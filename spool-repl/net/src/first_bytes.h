@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <list>
+#include <string>
 
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/ports/loop.h"
@@ -19,17 +20,21 @@ class FirstBytes {
   FirstBytes(const FirstBytes&) = delete;
   FirstBytes& operator=(const FirstBytes&) = delete;
 
-  void wait(Fd caller, Decided decided);  // with too many callers, the oldest is closed
+  // With too many callers of a host, or of all, the oldest of the host with the most is closed.
+  void wait(Fd caller, const std::string& host, Decided decided);
 
  private:
   struct Waiting {
     Fd caller;
+    std::string host;
     ports::Loop::TimerId timer = 0;
     Decided decided;
   };
   using At = std::list<Waiting>::iterator;
   void end(At at, bool has_spoken);
   void forget(At at);
+  std::size_t count(const std::string& host) const;
+  void make_room(const std::string& host);
 
   ports::Loop& loop_;
   Duration patience_;

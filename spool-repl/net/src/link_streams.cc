@@ -53,7 +53,9 @@ Status LinkStreams::check_listen(const Address& address) const {
 }
 
 Result<Way> LinkStreams::way_to(ReplicaId peer, const Address& address) const {
-  if (cables_.contains(peer)) return Way::clear_text;
+  // By the address too: the configuration may have moved the peer since.
+  if (auto cable = cables_.find(peer); cable != cables_.end() && cable->second == host_text(address.storage))
+    return Way::clear_text;
   if (security_.tls) return Way::tls;
   if (address.is_loopback()) return Way::clear_text;
   TL_TRY(check_listen(address));
@@ -62,15 +64,30 @@ Result<Way> LinkStreams::way_to(ReplicaId peer, const Address& address) const {
 }
 
 Result<Way> LinkStreams::way_of_caller(const sockaddr_storage& from) const {
-  const std::string host = host_text(from);
-  for (const auto& [id, cable] : cables_)
-    if (cable == host) return Way::clear_text;
+  if (is_at_cable(from)) return Way::clear_text;
   if (security_.tls) return Way::tls;
   Address address;
   address.storage = from;
   if (address.is_loopback()) return Way::clear_text;
-  return fail(Errc::denied,
-              "the caller at {}: refused, since it is not at a direct cable and there is no TLS", host);
+  return fail(Errc::denied, "the caller at {}: refused, since it is at no direct cable, and there is no TLS",
+              host_text(from));
+}
+
+bool LinkStreams::is_at_cable(const sockaddr_storage& address) const {
+  const std::string host = host_text(address);
+  return std::any_of(cables_.begin(), cables_.end(), [&](const auto& cable) { return cable.second == host; });
+}
+
+// In clear text nothing but the place says who the other side is. A replica at a cable is none of another
+// place.
+ByStream LinkStreams::vouch_by_place(const sockaddr_storage& other) const {
+  return {[cables = cables_, host = host_text(other),
+           at_cable = is_at_cable(other)](ReplicaId replica) -> Status {
+    auto cable = cables.find(replica);
+    bool fits = at_cable ? cable != cables.end() && cable->second == host : cable == cables.end();
+    if (fits) return {};
+    return fail(Errc::denied, "it is at {}, which is not the place of replica {}", host, replica);
+  }};
 }
 
 std::string LinkStreams::name_of(ReplicaId peer) const {
@@ -78,12 +95,16 @@ std::string LinkStreams::name_of(ReplicaId peer) const {
   return found != names_.end() ? found->second : certificate_name(volume_, peer);
 }
 
-LinkStream LinkStreams::make(Fd socket, Way way, Handshake::Direction direction) const {
+LinkStream LinkStreams::make(Fd socket, Way way, Handshake::Direction direction,
+                             const sockaddr_storage& other) const {
   bool dialed = direction == Handshake::Direction::dialed;
   auto plain = std::make_unique<SocketStream>(
       loop_, std::move(socket), dialed ? SocketStream::Begin::connecting : SocketStream::Begin::open);
-  if (way == Way::clear_text) return {std::move(plain), ByStream{}};
-  if (way == Way::old_release) return {std::move(plain), OldRelease{security_.old_secret}};
+  if (way == Way::clear_text) return {std::move(plain), vouch_by_place(other)};
+  if (way == Way::old_release) {
+    TL_CHECK(!security_.old_secret.empty());
+    return {std::move(plain), OldRelease{security_.old_secret}};
+  }
   TL_CHECK(security_.tls);
   auto secure = std::make_unique<TlsStream>(loop_, std::move(plain), security_.tls,
                                             dialed ? TlsStream::Role::client : TlsStream::Role::server);

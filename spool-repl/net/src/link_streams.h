@@ -32,18 +32,21 @@ class LinkStreams {
   // cable: the peer's numeric address, at which it is reached by a direct cable. Empty: it is not.
   void add_peer(ReplicaId id, const std::string& certificate_name, const std::string& cable);
   bool accepts_old() const { return !security_.old_secret.empty(); }
+  // Whether the address is that of a direct cable.
+  bool is_at_cable(const sockaddr_storage& address) const;
 
   // Errors: Errc::invalid (clear text is not allowed there).
   Status check_listen(const Address& address) const;
   Result<Way> way_to(ReplicaId peer, const Address& address) const;
   Result<Way> way_of_caller(const sockaddr_storage& from) const;
 
-  // socket: connecting if it was dialed.
-  LinkStream make(Fd socket, Way way, Handshake::Direction direction) const;
+  // socket: connecting if it was dialed. other: the address of the other side.
+  LinkStream make(Fd socket, Way way, Handshake::Direction direction, const sockaddr_storage& other) const;
   static LinkProtection protection_of(const stream::Stream& stream, bool old_release);
 
  private:
   std::string name_of(ReplicaId peer) const;
+  ByStream vouch_by_place(const sockaddr_storage& other) const;
 
   ports::Loop& loop_;
   Uuid volume_;

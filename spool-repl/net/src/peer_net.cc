@@ -49,6 +49,12 @@ void set_options(int fd, Duration timeout) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
+// Without the cable's network, the route of last resort would lead to another machine.
+void stay_on_cable(int fd) {
+  int one = 1;
+  setsockopt(fd, SOL_SOCKET, SO_DONTROUTE, &one, sizeof one);
+}
+
 }  // namespace
 
 PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvents events)
@@ -75,6 +81,10 @@ PeerNet::~PeerNet() {
 
 void PeerNet::set_security(LinkSecurity security) {
   streams_->set_security(std::move(security));
+  if (streams_->accepts_old()) return;
+  for (Peer& p : peers_)
+    if (p.connection && p.connection->is_of_old_release())
+      p.connection->close(fmt::format("replica {} has no TLS, which is required from now on", p.config.id));
 }
 
 Status PeerNet::start() {
@@ -162,13 +172,14 @@ void PeerNet::notice_of_caller(const std::string& text) {
 }
 
 std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Way way,
+                                                     const sockaddr_storage& other,
                                                      Handshake::Direction direction, ReplicaId expect) {
   Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout),
                             options_.unsent_bytes_max};
   bool dialed = direction == Handshake::Direction::dialed;
   if (dialed) limits.handshake = options_.timeout;  // connect() is part of it
   set_options(fd.get(), limits.timeout);
-  LinkStream link = streams_->make(std::move(fd), way, direction);
+  LinkStream link = streams_->make(std::move(fd), way, direction, other);
   auto made = std::make_shared<Connection>(
       loop_, std::move(link.stream), std::move(name),
       Handshake(options_.self, std::move(link.authentication), direction, expect, random_), limits,
@@ -201,19 +212,29 @@ void PeerNet::pause_accepting(int error) {
 }
 
 void PeerNet::take_caller(Fd fd, const sockaddr_storage& from) {
-  std::string host = host_of(from);
   auto way = streams_->way_of_caller(from);
   if (!way) return notice_of_caller(way.error().message);
-  if (*way != Way::tls || !streams_->accepts_old()) return take_caller(std::move(fd), host, *way);
-  undecided_->wait(std::move(fd), [this, host](Fd caller, bool has_spoken) {
-    take_caller(std::move(caller), host, has_spoken ? Way::tls : Way::old_release);
+  if (streams_->is_at_cable(from)) stay_on_cable(fd.get());
+  if (*way != Way::tls || !streams_->accepts_old()) return take_caller(std::move(fd), from, *way);
+  undecided_->wait(std::move(fd), host_of(from), [this, from](Fd caller, bool has_spoken) {
+    on_first_bytes(std::move(caller), from, has_spoken);
   });
 }
 
-void PeerNet::take_caller(Fd fd, const std::string& host, Way way) {
+// The rules may be others by now.
+void PeerNet::on_first_bytes(Fd fd, const sockaddr_storage& from, bool has_spoken) {
+  auto way = streams_->way_of_caller(from);
+  if (!way) return notice_of_caller(way.error().message);
+  if (*way == Way::tls && !has_spoken && streams_->accepts_old()) way = Way::old_release;
+  take_caller(std::move(fd), from, *way);
+}
+
+void PeerNet::take_caller(Fd fd, const sockaddr_storage& from, Way way) {
+  std::string host = host_of(from);
   make_room(host);
-  auto made = make_connection(std::move(fd), "the caller at " + host, way, Handshake::Direction::accepted, 0);
-  if (made) callers_.push_back({std::move(made), host});
+  auto made = make_connection(std::move(fd), "the caller at " + host, way, from,
+                              Handshake::Direction::accepted, 0);
+  if (made) callers_.push_back({std::move(made), std::move(host)});
 }
 
 void PeerNet::make_room(const std::string& host) {
@@ -269,13 +290,14 @@ void PeerNet::connect(Peer& p, const Address& address) {
   if (*way == Way::tls && p.is_old && streams_->accepts_old()) way = Way::old_release;
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return redial_later(p, options_.redial);
+  if (streams_->is_at_cable(address.storage)) stay_on_cable(fd.get());
   int rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
   if (rc < 0 && errno != EINPROGRESS) {
     notice(p, fail_errno(errno, "cannot connect to {}", address.text).error().message);
     return redial_later(p, options_.redial);
   }
   p.connection = make_connection(std::move(fd), fmt::format("replica {} at {}", p.config.id, address.text),
-                                 *way, Handshake::Direction::dialed, p.config.id);
+                                 *way, address.storage, Handshake::Direction::dialed, p.config.id);
   if (!p.connection) redial_later(p, options_.redial);
 }
 

@@ -20,6 +20,8 @@ using twinloft::tls::OwnedContext;
 
 // Both have SHA-256, which an external key needs. AES first: both sides have its instructions, as a rule.
 constexpr const char* ciphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+// Others, such as ffdhe8192, would let a stranger cause long computations.
+constexpr const char* groups = "X25519:P-256";
 constexpr unsigned char session_context[] = {'t', 'w', 'i', 'n'};
 constexpr unsigned char cipher_of_key[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256: names the hash
 
@@ -50,14 +52,14 @@ Result<OwnedContext> new_context() {
   if (!context) return bad_tls("TLS");
   SSL_CTX* c = context.get();
   if (SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_max_proto_version(c, TLS1_3_VERSION) != 1 || SSL_CTX_set_ciphersuites(c, ciphers) != 1)
+      SSL_CTX_set_max_proto_version(c, TLS1_3_VERSION) != 1 || SSL_CTX_set_ciphersuites(c, ciphers) != 1 ||
+      SSL_CTX_set1_groups_list(c, groups) != 1)
     return bad_tls("TLS 1.3");
   SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE |
-                             SSL_OP_NO_TICKET);
+                             SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(c, 0);
   SSL_CTX_set_max_early_data(c, 0);
-  SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   // OpenSSL demands it of a server that verifies, also where no session is ever resumed.
   if (SSL_CTX_set_session_id_context(c, session_context, sizeof session_context) != 1) return bad_tls("TLS");

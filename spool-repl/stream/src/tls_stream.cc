@@ -19,6 +19,7 @@ constexpr std::size_t record_bytes = 16 << 10;  // the largest content of a reco
 constexpr std::size_t in_bytes_opening = 32 << 10, in_bytes = 256 << 10;
 constexpr std::size_t room_min = 17 << 10;      // for one record
 constexpr std::size_t out_kept_max = 1u << 20;  // memory of an empty buffer
+constexpr std::size_t answers_max = 64 << 10;   // to changes of the key by the other side
 constexpr std::size_t clear_text_shown = 4;
 constexpr unsigned char handshake_record = 22, alert_record = 21, legacy_major = 3;  // RFC 8446, 5.1
 
@@ -117,6 +118,7 @@ void TlsStream::secure() {
 void TlsStream::watch_below() {
   if (below_->state() != State::open) return;
   if (begin_ == Begin::clear_text) return below_->want(wanted_);
+  if (broken_) return below_->want(0);
   unsigned interest = state_ == State::opening ? unsigned{readable} : wanted_ & readable;
   if (unsent() > 0) interest |= writable;
   below_->want(interest);
@@ -128,7 +130,7 @@ void TlsStream::want(unsigned interest) {
   if (state_ != State::open) return;
   watch_below();
   if (begin_ == Begin::clear_text) return;
-  bool has_room = (wanted_ & writable) && unsent() < limits_.unsent_bytes;
+  bool has_room = (wanted_ & writable) && !output_ended_ && unsent() < limits_.unsent_bytes;
   if (has_room || (reads_again && more_)) call_again();
 }
 
@@ -136,13 +138,17 @@ void TlsStream::on_ready(unsigned ready) {
   if (begin_ == Begin::clear_text) return events_.ready(ready);
   if (broken_ && state_ == State::opening) return;
   if (state_ == State::opening) return continue_handshake();
+  unsigned all_sent = 0;
   if (ready & writable) {
+    bool ends = ending_;
     if (Status sent = drain(); !sent) broken_ = sent.error();
+    if (ends && !ending_) all_sent = wanted_ & writable;
     watch_below();
   }
-  unsigned told = ready & readable & wanted_;
-  if (broken_) told |= readable;
-  if (full_ && unsent() < limits_.unsent_bytes) {
+  unsigned told = (ready & readable & wanted_) | all_sent;
+  // The owner may want only one of them, and learns of the end by either.
+  if (broken_) told |= readable | writable;
+  if (full_ && !output_ended_ && unsent() < limits_.unsent_bytes) {
     full_ = false;
     told |= wanted_ & writable;
   }
@@ -287,7 +293,13 @@ Result<Stream::Got> TlsStream::read(std::span<const iovec> into) {
   }
   if (unsent() > 0) {  // an answer to a change of the key, or an alert
     if (Status sent = drain(); !sent && !input_ended_) return std::unexpected(sent.error());
+    if (unsent() > limits_.unsent_bytes + answers_max)
+      return fail(Errc::exhausted, "changes of the key are asked for, and the answers are not read");
     watch_below();
+    if (full_ && unsent() < limits_.unsent_bytes) {
+      full_ = false;
+      if (wanted_ & writable) call_again();
+    }
   }
   got.ended = input_ended_ && got.bytes == 0;
   more_ = whole || (input_ended_ && !got.ended);
@@ -352,7 +364,7 @@ Result<std::size_t> TlsStream::write(std::span<iovec> from) {
 
 void TlsStream::end_output() {
   if (begin_ == Begin::clear_text) return below_->end_output();
-  if (state_ != State::open) return;
+  if (state_ != State::open || std::exchange(output_ended_, true)) return;
   (void)SSL_shutdown(ssl_.get());
   ERR_clear_error();
   ending_ = true;
@@ -379,7 +391,7 @@ bool TlsStream::peer_has_name(const std::string& name) const {
   if (name.find(':') == std::string::npos) return twinloft::tls::is_for_host(certificate, name);
   auto uris = twinloft::tls::uris_of(certificate);
   return std::find(uris.begin(), uris.end(), name) != uris.end() ||
-         twinloft::tls::is_for_host(certificate, name);  // an IPv6 address
+         twinloft::tls::is_for_address(certificate, name);  // of IPv6
 }
 
 std::string TlsStream::peer_names() const {

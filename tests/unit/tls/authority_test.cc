@@ -66,10 +66,25 @@ TEST_F(AuthorityTest, TheNamesAreAsGiven) {
   EXPECT_NE(issue(authority, holder, {now, 30})->key, made.key);
 }
 
+TEST_F(AuthorityTest, NoCertificateOutlivesItsAuthority) {
+  auto brief = make_authority("Twinloft", {now, 10}).value();
+  auto made = issue(brief, holder, {now, 30}).value();
+  EXPECT_EQ(read_certificate(made.certificate)->ends, now.seconds + 10 * day);
+  EXPECT_EQ(read_certificate(*renew(brief, made.certificate, {now, 40}))->ends, now.seconds + 10 * day);
+}
+
+// The name for people is none that is checked.
+TEST_F(AuthorityTest, TheCommonNameIsNoHost) {
+  auto leaf = read_x509(issue(authority, {"mail1.example.org", {"twinloft:a"}}, {now, 30})->certificate, "x")
+                  .value();
+  EXPECT_FALSE(is_for_host(leaf.get(), "mail1.example.org"));
+}
+
 TEST_F(AuthorityTest, HostsAreNamesOrAddresses) {
   auto leaf = read_x509(issue(authority, holder, {now, 30})->certificate, "leaf").value();
   for (const std::string& host : holder.hosts) EXPECT_TRUE(is_for_host(leaf.get(), host)) << host;
-  for (const char* other : {"", "mail2.example.org", "example.org", "192.0.2.2", "2001:db8::2", "twinloft:a"})
+  for (const char* other :
+       {"", "mail2.example.org", "example.org", "192.0.2.2", "2001:db8::2", "twinloft:a", ".example.org"})
     EXPECT_FALSE(is_for_host(leaf.get(), other)) << other;
 }
 
@@ -100,6 +115,7 @@ TEST_F(AuthorityTest, WhatIsNotAnAuthorityIssuesNothing) {
   EXPECT_TRUE(refused(issue({"", authority.key}, holder, {now, 1}), "the authority's certificate"));
   EXPECT_TRUE(refused(issue({authority.certificate, "x"}, holder, {now, 1}), "the authority's key"));
   EXPECT_TRUE(refused(renew(other, leaf.certificate, {now, 1}), "of another authority"));
+  EXPECT_TRUE(refused(renew(authority, authority.certificate, {now, 1}), "is an authority's"));
   EXPECT_TRUE(refused(issue(authority, holder, {now, 0}), "at least one day"));
   EXPECT_TRUE(refused(issue(authority, {std::string(65, 'x'), {}}, {now, 1}), "64 bytes"));
   EXPECT_TRUE(refused(issue(authority, {"", {}}, {now, 1}), "64 bytes"));

@@ -441,6 +441,7 @@ void Connection::begin_tls() {
 // replies first: closing a socket with unread input would discard them.
 void Connection::after_output() {
   if (phase_ != Phase::draining || in_target_ > 0 || output_pending()) return;
+  if (stream_->has_unsent()) return stream_->end_output();  // `writable` is reported once all is sent
   if (!server_.stopping_ || input_ended_) return close();
   if (!std::exchange(write_side_shut_, true)) stream_->end_output();
 }
@@ -463,7 +464,8 @@ void Connection::update_interest() {
   // While draining, it reads only to detect the end of the input; see after_output().
   if (!input_ended_ && !paused_ && (phase_ != Phase::draining || write_side_shut_))
     wanted |= Stream::readable;
-  if (output_blocked_ && output_pending()) wanted |= Stream::writable;
+  if ((output_blocked_ && output_pending()) || (phase_ == Phase::draining && stream_->has_unsent()))
+    wanted |= Stream::writable;
   stream_->want(wanted);
 }
 

@@ -300,6 +300,35 @@ TEST_F(UpgradeTest, WithoutThatSettingOldReplicasAreRefused) {
   EXPECT_TRUE(a.noticed("does not speak TLS: it begins with \"TLWR\""));
 }
 
+// The upgrade is over: what is left of it ends, also a caller that has not been decided about.
+TEST_F(UpgradeTest, AReloadWithoutThatSettingEndsIt) {
+  ASSERT_TRUE(start(b, options(2, 1, accepting())));
+  Fd old = dial_as_old();
+  pass_trial(old);
+  run_until([&] { return b.up(); });
+  Fd undecided = call();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  b.net->set_security(secret());
+  run_until([&] { return !b.up(); });
+  EXPECT_TRUE(b.noticed("replica 1 has no TLS, which is required from now on"));
+  hear_until_closed(old);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
+  char byte;
+  EXPECT_EQ(::recv(undecided.get(), &byte, 1, 0), -1) << "no challenge";
+}
+
+// Each host has places of its own, so an old replica gets its time.
+TEST_F(UpgradeTest, SilentCallersDoNotKeepAnOldReplicaOut) {
+  ASSERT_TRUE(start(b, options(2, 1, accepting())));
+  std::vector<Fd> strangers;
+  Fd fd = call();
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(call(2));
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  }
+  EXPECT_EQ(decode_wire_header(hear(fd, wire_header_bytes))->type, 4) << "the challenge";
+}
+
 TEST_F(UpgradeTest, ManySilentCallersDoNotKeepThePeerOut) {
   ASSERT_TRUE(start(b, options(2, 1, accepting())));
   std::vector<Fd> strangers;

@@ -69,8 +69,7 @@ TEST_F(TlsStreamTest, ManyBytesInBothDirections) {
     at_client += take(client, 1 + random.below(60'000));
     return at_server.size() == to_server.size() && at_client.size() == to_client.size();
   });
-  EXPECT_EQ(at_server, to_server);
-  EXPECT_EQ(at_client, to_client);
+  EXPECT_TRUE(at_server == to_server && at_client == to_client);
 }
 
 // As a connection does: it writes only when it is called, and reads only when it is called.
@@ -89,7 +88,7 @@ TEST_F(TlsStreamTest, EventsAloneAreEnough) {
     if (sent == text.size()) client.stream->want(Stream::readable);
     return got.size() == text.size();
   });
-  EXPECT_EQ(got, text);
+  EXPECT_TRUE(got == text);
 }
 
 // The rest of what was decrypted is announced by no event of the socket.
@@ -166,7 +165,7 @@ TEST_F(TlsStreamTest, TheEndArrivesAfterTheBytes) {
     std::string got;
     bool ended = false;
     run_until([&] { return got += take(server, 7'000, nullptr, &ended), ended; });
-    EXPECT_EQ(got, text);
+    EXPECT_TRUE(got == text);
     if (by_close) continue;
     give(server, "and back");
     run_until([&] { return got = take(client, 100), !got.empty(); });
@@ -217,6 +216,71 @@ TEST_F(TlsStreamTest, AServerMayBeginInClearText) {
   server.stream->close();
   bool ended = false;
   run_until([&] { return take(client, 10, nullptr, &ended), ended; });
+}
+
+// An owner that reads no more still learns that the other side is gone, and the stream makes no busy loop.
+TEST_F(TlsStreamTest, ALostOtherSideIsToldToAWriterThatDoesNotRead) {
+  auto [mine, theirs] = sockets();
+  start(client, std::move(mine), by_secret("s"), TlsStream::Role::client, {.unsent_bytes = 50'000});
+  auto hold = std::make_unique<End>();
+  start(*hold, std::move(theirs), by_secret("s"), TlsStream::Role::server);
+  run_until([&] { return client.open() && hold->open(); });
+  const std::string text = random_text(5'000'000, 6);
+  ASSERT_LT(give(client, text), text.size());
+  client.stream->want(Stream::writable);
+  hold.reset();
+  client.ready = 0;
+  run_until([&] { return client.ready & Stream::writable; });
+  std::string more = "more";
+  iovec part{more.data(), more.size()};
+  EXPECT_FALSE(client.stream->write({&part, 1}));
+  int before = client.calls;
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  EXPECT_LE(client.calls, before + 1);
+}
+
+// As a server that closes once its last answers are sent.
+TEST_F(TlsStreamTest, TheEndOfTheOutputIsToldOnceAllIsSent) {
+  connect(by_secret("s"), by_secret("s"), {.unsent_bytes = 300'000});
+  const std::string text = random_text(5'000'000, 7);
+  std::size_t sent = give(client, text);
+  ASSERT_TRUE(client.stream->has_unsent());
+  client.stream->end_output();
+  client.stream->want(Stream::writable);
+  client.ready = 0, client.calls = 0;
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  EXPECT_EQ(client.calls, 0) << "not yet";
+  std::string got;
+  run_until([&] { return got += take(server, 50'000), client.ready != 0; });
+  EXPECT_FALSE(client.stream->has_unsent());
+  client.stream->close();
+  bool ended = false;
+  run_until([&] { return got += take(server, 50'000, nullptr, &ended), ended; });
+  EXPECT_TRUE(got == text.substr(0, sent));
+}
+
+// Only the input has ended.
+TEST_F(TlsStreamTest, AnEndWithoutTlsLeavesTheOutput) {
+  auto [of_client, relay_in] = sockets();
+  auto [of_server, relay_out] = sockets();
+  start(client, std::move(of_client), by_secret("s"), TlsStream::Role::client);
+  start(server, std::move(of_server), by_secret("s"), TlsStream::Role::server);
+  auto relay = [](const Fd& from, const Fd& to) {
+    char buffer[65'536];
+    ssize_t n = ::recv(from.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n > 0) (void)!::send(to.get(), buffer, static_cast<std::size_t>(n), 0);
+  };
+  run_until([&] {
+    relay(relay_in, relay_out);
+    relay(relay_out, relay_in);
+    return client.open() && server.open();
+  });
+  ::shutdown(relay_out.get(), SHUT_WR);
+  bool ended = false;
+  run_until([&] { return take(server, 10, nullptr, &ended), ended; });
+  EXPECT_EQ(give(server, "an answer"), 9u);
+  std::string got;
+  run_until([&] { return relay(relay_out, relay_in), got += take(client, 100), got == "an answer"; });
 }
 
 // ---- who may not connect

@@ -4,7 +4,7 @@
 //   called:  Hello
 //
 // TLS has authenticated the other side before, or the connection is clear text on loopback or a direct cable.
-// The called side sends nothing about itself before the caller's hello.
+// The called side sends no message before the caller's hello. TLS shows its certificate to every caller.
 //
 // Old releases have no TLS. Towards them both sides prove that they know the shared secret:
 //

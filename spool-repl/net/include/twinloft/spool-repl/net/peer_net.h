@@ -7,8 +7,8 @@
 // path that drops large packets. After each connection without such data, the next attempt waits longer.
 //
 // Unauthenticated callers have limits: connections of each address and of all, time, and lines in the log. If
-// there are too many, the oldest connection of the address with most of them is closed. A peer needs a single
-// round trip to authenticate, so other callers cannot keep it out.
+// there are too many, the oldest connection of the address with most of them is closed. A peer needs two
+// round trips to authenticate, so other callers cannot keep it out.
 #pragma once
 
 #include <functional>
@@ -126,10 +126,11 @@ class PeerNet {
   Status try_listen(const Address& address);
   void on_accept();
   void take_caller(Fd fd, const sockaddr_storage& from);
-  void take_caller(Fd fd, const std::string& host, Way way);
+  void take_caller(Fd fd, const sockaddr_storage& from, Way way);
+  void on_first_bytes(Fd fd, const sockaddr_storage& from, bool has_spoken);
   void make_room(const std::string& host);
   void pause_accepting(int error);
-  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way,
+  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way, const sockaddr_storage& other,
                                               Handshake::Direction direction, ReplicaId expect);
   void look_for_old_release(Peer& peer, const Connection& connection);
   void dial(Peer& peer);

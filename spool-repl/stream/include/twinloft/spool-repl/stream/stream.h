@@ -53,12 +53,16 @@ class Stream {
   // it has room, if the owner wants that. Accepted bytes are sent without another call, and their memory may
   // be reused. The stream may change `from`.
   virtual Result<std::size_t> write(std::span<iovec> from) = 0;
-  virtual void end_output() = 0;  // the other side reads the end of the stream after all accepted bytes
+  // The other side reads the end of the stream after all accepted bytes. Then `writable` is reported once
+  // more, if the stream has had to wait.
+  virtual void end_output() = 0;
   // Ends the stream, without further events. Bytes that the system has accepted are still sent, as far as
   // possible.
   virtual void close() = 0;
   // Whether the system retransmits without an acknowledgement.
   virtual bool is_stuck() const = 0;
+  // Whether accepted bytes are still in this process. close() would lose them.
+  virtual bool has_unsent() const { return false; }
 
  protected:
   Stream() = default;

@@ -55,6 +55,7 @@ class TlsStream final : public Stream {
   void end_output() override;
   void close() override;
   bool is_stuck() const override { return below_->is_stuck(); }
+  bool has_unsent() const override { return unsent() > 0; }
 
   // The names in the other side's certificate, which is valid. After the opening. `name` begins with a scheme
   // and ":", then it is a URI; else it is a host.
@@ -97,6 +98,7 @@ class TlsStream final : public Stream {
   std::uint64_t records_ = 0;                       // of the present key
   bool ended_below_ = false, input_ended_ = false;  // the stream below; that of TLS
   bool more_ = false;  // there may be clear text, or an end, that the owner has not read
+  bool output_ended_ = false;
   bool ending_ = false, full_ = false, checked_ = false, again_ = false;
   std::optional<Error> broken_;  // the stream below has failed
   std::string clear_text_;
