@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 
+#include "twinloft/base/fd.h"
+
 namespace twinloft {
 
 namespace {
@@ -57,6 +59,16 @@ Status sync_durably(int fd) {
 
 Status start_write_back(int fd) {
   return write_range(fd, SYNC_FILE_RANGE_WRITE);
+}
+
+Status sync_parent_durably(const std::string& path) {
+  std::size_t slash = path.rfind('/');
+  std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  Fd fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "{}", parent);
+  if (Status synced = sync_durably(fd.get()); !synced)
+    return fail(synced.error().code, "{}: {}", parent, synced.error().message);
+  return {};
 }
 
 Status write_back(int fd) {

@@ -40,20 +40,24 @@ std::unexpected<Error> bad_tls(std::string_view what) {
   return fail(Errc::invalid, "{}: {}", what, openssl_says());
 }
 
-Result<OwnedX509> read_x509(const std::string& pem, std::string_view what) {
+namespace {
+
+template <class Owned, auto Read>
+Result<Owned> read_first(const std::string& pem, std::string_view what) {
   ERR_clear_error();
-  OwnedBio bio = bio_of(pem);
-  OwnedX509 out(PEM_read_bio_X509_AUX(bio.get(), nullptr, no_passphrase, nullptr));
+  Owned out(Read(bio_of(pem).get(), nullptr, no_passphrase, nullptr));
   if (!out) return bad_tls(what);
   return out;
 }
 
+}  // namespace
+
+Result<OwnedX509> read_x509(const std::string& pem, std::string_view what) {
+  return read_first<OwnedX509, PEM_read_bio_X509_AUX>(pem, what);
+}
+
 Result<OwnedKey> read_key(const std::string& pem, std::string_view what) {
-  ERR_clear_error();
-  OwnedBio bio = bio_of(pem);
-  OwnedKey out(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
-  if (!out) return bad_tls(what);
-  return out;
+  return read_first<OwnedKey, PEM_read_bio_PrivateKey>(pem, what);
 }
 
 Status use_certificate(SSL_CTX* context, const std::string& pem) {

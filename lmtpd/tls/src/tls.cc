@@ -8,13 +8,6 @@
 
 namespace twinloft::lmtpd {
 
-using tls::Authorities;
-using tls::bad_tls;
-using tls::OwnedContext;
-using tls::use_authorities;
-using tls::use_certificate;
-using tls::use_key;
-
 namespace {
 
 // Compares with the names in the certificate: DNS names of the alternative names, or the common name.
@@ -38,7 +31,7 @@ int verify_client(X509_STORE_CTX* store, void* allowed) {
 
 Status use_client_ca(SSL_CTX* context, const TlsMaterial& material) {
   if (material.client_ca.empty()) return {};
-  TL_TRY(use_authorities(context, material.client_ca, "client_ca", Authorities::asked));
+  TL_TRY(tls::use_authorities(context, material.client_ca, "client_ca", tls::Authorities::asked));
   SSL_CTX_set_verify(
       context, SSL_VERIFY_PEER | (material.client_certificate_required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
       nullptr);
@@ -49,8 +42,8 @@ Status use_client_ca(SSL_CTX* context, const TlsMaterial& material) {
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsMaterial& material) {
   ERR_clear_error();
-  OwnedContext context(SSL_CTX_new(TLS_server_method()));
-  if (!context) return bad_tls("TLS");
+  tls::OwnedContext context(SSL_CTX_new(TLS_server_method()));
+  if (!context) return tls::bad_tls("TLS");
   SSL_CTX_set_min_proto_version(context.get(), material.tls_1_2 ? TLS1_2_VERSION : TLS1_3_VERSION);
   // A renegotiation would let the client start a second handshake. Compression reveals content
   // (CVE-2012-4929).
@@ -60,8 +53,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsMaterial& 
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                       SSL_MODE_RELEASE_BUFFERS);
-  TL_TRY(use_certificate(context.get(), material.certificate));
-  TL_TRY(use_key(context.get(), material.key));
+  TL_TRY(tls::use_certificate(context.get(), material.certificate));
+  TL_TRY(tls::use_key(context.get(), material.key));
   TL_TRY(use_client_ca(context.get(), material));
   auto subjects = std::make_unique<const Subjects>(material.client_subjects);
   if (!subjects->empty())

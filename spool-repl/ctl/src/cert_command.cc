@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 
 #include "command_line.h"
@@ -61,23 +60,18 @@ struct Options {
   unsigned replica = 0;
 };
 
-std::string directory_of(const std::string& path) {
-  std::string parent = std::filesystem::path(path).parent_path();
-  return parent.empty() ? "." : parent;
-}
-
-Status sync_directory(const std::string& directory) {
-  Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return fail_errno(errno, "{}", directory);
-  return sync_durably(fd.get());
+Status fill(const Fd& file, const std::string& path, const std::string& text) {
+  TL_TRY(write_all(file.get(), as_bytes(text)));
+  TL_TRY(sync_durably(file.get()));
+  return sync_parent_durably(path);
 }
 
 Status write_new(const std::string& path, const std::string& text, mode_t mode) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!fd) return fail_errno(errno, "{}", path);
-  TL_TRY(write_all(fd.get(), as_bytes(text)));
-  TL_TRY(sync_durably(fd.get()));
-  return sync_directory(directory_of(path));
+  Status filled = fill(fd, path, text);
+  if (!filled) ::unlink(path.c_str());  // a part would be in the way of the next attempt
+  return filled;
 }
 
 // The old file stays until the new one is complete.
@@ -88,7 +82,7 @@ Status replace(const std::string& path, const std::string& text) {
   ::unlink(fresh.c_str());
   TL_TRY(write_new(fresh, text, st.st_mode & 0777));
   if (::rename(fresh.c_str(), path.c_str()) != 0) return fail_errno(errno, "{}", path);
-  return sync_directory(directory_of(path));
+  return sync_parent_durably(path);
 }
 
 // Both or none. A key alone would belong to no certificate.

@@ -333,16 +333,16 @@ struct Checker {
     }
     auto at = address("nbd.listen", s.nbd_listen);
     if (std::string trouble = at ? trouble_at(*at) : ""; !trouble.empty()) error("nbd.listen: {}", trouble);
-    if (at && !at->is_loopback() && s.nbd_tls.certificate.empty())
+    if (at && !at->is_loopback() && !s.nbd_has_tls())
       warn(
           "nbd.listen: {}: there is no authentication: any host that reaches this address can read and write "
           "the volume. Set tls_certificate, tls_key and tls_authority, or use unix:/path or a loopback "
           "address",
           s.nbd_listen);
-    if (auto security = read_security(s); !security && read_link_security(s))
-      error("nbd: {}", security.error().message);
-    else if (security && security->nbd)
-      lifetime(s.nbd_tls.certificate, *security->nbd->expires());
+    if (auto tls = read_nbd_tls(s); !tls)
+      error("nbd: {}", tls.error().message);
+    else if (*tls)
+      lifetime(s.nbd_tls.certificate, *(*tls)->expires());
     if (!s.nbd_tls.authority.empty() && s.nbd_tls.authority == s.tls.authority)
       warn("nbd.tls_authority: the replicas' certificates open the export too: use an authority of its own");
   }

@@ -295,7 +295,7 @@ void read_exports(const Table& t, VolumeSettings& v) {
       n.error(nbd->get("listen"), "listen", fmt::format("\"{}\": expected an absolute path", v.nbd_listen));
     else
       n.socket_path("listen", v.nbd_listen.substr(5));
-    if (v.nbd_listen.starts_with("unix:") && !v.nbd_tls.certificate.empty())
+    if (v.nbd_listen.starts_with("unix:") && v.nbd_has_tls())
       n.error(nbd->get("tls_certificate"), "tls_certificate",
               "does not apply to a Unix socket: its file decides who may connect");
     v.nbd_name = v.name;

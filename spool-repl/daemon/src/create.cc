@@ -89,16 +89,6 @@ Result<std::uint64_t> journal_bytes_of(const VolumeSettings& s) {
   return device.size_bytes;
 }
 
-// The names of new files must also survive a crash.
-Status sync_parent(const std::string& path) {
-  std::string parent = path.substr(0, path.rfind('/') + 1);
-  Fd fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return fail_errno(errno, "{}", parent);
-  if (Status synced = sync_durably(fd.get()); !synced)
-    return fail(synced.error().code, "{}: {}", parent, synced.error().message);
-  return {};
-}
-
 // The content that `create` would overwrite: "/dev/sdb holds a file system (ext4), a partition table (dos)".
 // Empty: none.
 struct Losses {
@@ -179,7 +169,7 @@ Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o
   io::OsBlockFile journal_file(journal.file), data_file(data.file);
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, false));
   journal.keep();
-  TL_TRY(sync_parent(s.journal));
+  TL_TRY(sync_parent_durably(s.journal));
   return fmt::format(
       "volume {} replica {}: {} with its content, {} MiB, and a journal of {} MiB in {}\n"
       "Mount the volume's device from now on, never {} itself. Create the other replicas without --adopt: "
@@ -217,8 +207,8 @@ Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& 
   options.data_label = data.file.size_bytes >= s.size + block_size;
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, !data.fresh));
   data.keep(), journal.keep();
-  TL_TRY(sync_parent(s.data));
-  TL_TRY(sync_parent(s.journal));
+  TL_TRY(sync_parent_durably(s.data));
+  TL_TRY(sync_parent_durably(s.journal));
   return fmt::format("volume {} replica {}: {} MiB of data in {}, a journal of {} MiB in {}\n", s.name,
                      s.replica, s.size >> 20, s.data, sb.ring_bytes >> 20, s.journal);
 }

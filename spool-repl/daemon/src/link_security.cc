@@ -24,8 +24,6 @@ Result<std::shared_ptr<const stream::TlsContext>> read_certificates(const TlsSet
   TL_TRY_ASSIGN(material.certificate, read_file(tls.certificate, pem_bytes_max));
   TL_TRY_ASSIGN(material.key, read_file(tls.key, pem_bytes_max));
   TL_TRY_ASSIGN(material.authorities, read_file(tls.authority, pem_bytes_max));
-  // Without an authority, the other side would not be verified.
-  if (material.authorities.empty()) return fail(Errc::invalid, "{}: has no certificate", tls.authority);
   auto made = stream::TlsContext::by_certificates(material);
   if (!made)
     return fail(Errc::invalid, "{}, {}, {}: {}", tls.certificate, tls.key, tls.authority,
@@ -57,11 +55,15 @@ Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings) {
   return out;
 }
 
+Result<std::shared_ptr<const stream::TlsContext>> read_nbd_tls(const VolumeSettings& settings) {
+  if (!settings.nbd_has_tls()) return nullptr;
+  return read_certificates(settings.nbd_tls);
+}
+
 Result<Security> read_security(const VolumeSettings& settings) {
   Security out;
   TL_TRY_ASSIGN(out.links, read_link_security(settings));
-  if (settings.nbd_tls.certificate.empty()) return out;
-  TL_TRY_ASSIGN(out.nbd, read_certificates(settings.nbd_tls));
+  TL_TRY_ASSIGN(out.nbd, read_nbd_tls(settings));
   return out;
 }
 

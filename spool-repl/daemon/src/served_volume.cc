@@ -88,8 +88,7 @@ Status ServedVolume::join_parts() {
                 arbiter::make_store(settings_.arbiter, superblock.volume, superblock.replica, clock_));
   std::unique_ptr<ArbiterWatch> arbiter;
   if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
-  TL_TRY_ASSIGN(Security security, read_security(settings_));
-  nbd_tls_ = security.nbd;
+  TL_TRY_ASSIGN(nbd_tls_, read_nbd_tls(settings_));
   TL_TRY_ASSIGN(links_, Links::start(
                             settings_, superblock, {*loop_, random_, clock_}, step,
                             [this](ReplicaId peer, const std::string& text) {

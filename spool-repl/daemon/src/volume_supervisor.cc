@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <system_error>
 
 #include "core_settings.h"
@@ -187,7 +188,7 @@ void VolumeSupervisor::wait(Duration pause) {
 std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const VolumeSettings& b) {
   std::vector<std::string> out;
   auto compare = [&](const char* key, const auto&... fields) {
-    if (!((a.*fields == b.*fields) && ...)) out.emplace_back(key);
+    if (!((std::invoke(fields, a) == std::invoke(fields, b)) && ...)) out.emplace_back(key);
   };
   using V = VolumeSettings;
   compare("uuid", &V::uuid), compare("replica", &V::replica), compare("role", &V::role, &V::role_as_before);
@@ -204,9 +205,8 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
       compare("peer_timeout", &V::peer_timeout);
   compare("journal_writes_in_flight", &V::journal_writes_in_flight);
   compare("fuse", &V::fuse_file, &V::fuse_device, &V::fuse_transport), compare("ublk", &V::ublk_device),
-      compare("nbd", &V::nbd_listen, &V::nbd_name);
-  // A renewed certificate takes effect at once, and TLS as such does not.
-  if (a.nbd_tls.certificate.empty() != b.nbd_tls.certificate.empty()) out.emplace_back("nbd");
+      // A renewed certificate takes effect at once, and TLS as such does not.
+      compare("nbd", &V::nbd_listen, &V::nbd_name, &V::nbd_has_tls);
   compare("arbiter", &V::arbiter);
   bool same_peers = std::equal(a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(),
                                [](const PeerSettings& x, const PeerSettings& y) {

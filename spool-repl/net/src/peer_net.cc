@@ -1,6 +1,5 @@
 #include "twinloft/spool-repl/net/peer_net.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -28,17 +27,11 @@ constexpr std::string_view old_greeting = "TLWR";          // a release without 
 constexpr Duration steady_time = std::chrono::minutes(1);  // a connection with this age is stable
 
 // The address by which callers are counted. For IPv6 it is the /64, which one subscriber has.
-std::string host_of(const sockaddr_storage& from) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  if (from.ss_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&from)->sin_addr, text, sizeof text);
-  } else if (from.ss_family == AF_INET6) {
-    in6_addr address = reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr;
-    if (!IN6_IS_ADDR_V4MAPPED(&address))
-      std::fill(address.s6_addr + 8, address.s6_addr + 16, std::uint8_t{0});
-    ::inet_ntop(AF_INET6, &address, text, sizeof text);
-  }
-  return text;
+std::string host_of(sockaddr_storage from) {
+  auto& six = reinterpret_cast<sockaddr_in6&>(from).sin6_addr;
+  if (from.ss_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(&six))
+    std::fill(six.s6_addr + 8, six.s6_addr + 16, std::uint8_t{0});
+  return host_text(from);
 }
 
 // Closes the connection if the peer's machine does not acknowledge data within `timeout`.

@@ -94,11 +94,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::by_certificates(const TlsM
   TL_TRY_ASSIGN(OwnedContext context, new_context());
   TL_TRY(twinloft::tls::use_certificate(context.get(), material.certificate));
   TL_TRY(twinloft::tls::use_key(context.get(), material.key));
-  if (material.authorities.empty())
-    SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
-  else
-    TL_TRY(twinloft::tls::use_authorities(context.get(), material.authorities, "the authority",
-                                          twinloft::tls::Authorities::trusted));
+  TL_TRY(twinloft::tls::use_authorities(context.get(), material.authorities, "the authority",
+                                        twinloft::tls::Authorities::trusted));
   return std::shared_ptr<const TlsContext>(new TlsContext(context.release()));
 }
 

@@ -72,7 +72,6 @@ TlsStream::TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below,
     : loop_(loop),
       below_(std::move(below)),
       context_(std::move(context)),
-      role_(role),
       limits_(limits),
       ssl_(SSL_new(context_->get()), SSL_free) {
   BIO* bio = BIO_new(Bio::method());
@@ -80,7 +79,7 @@ TlsStream::TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below,
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);
-  role_ == Role::client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
+  role == Role::client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
   in_.resize(in_bytes_opening);
 }
 

@@ -6,6 +6,8 @@
 // is unmounted. So a check after the sync shows whether the sync was effective.
 #pragma once
 
+#include <string>
+
 #include "twinloft/base/result.h"
 
 namespace twinloft {
@@ -13,6 +15,9 @@ namespace twinloft {
 // Makes the content of a file, or the entries of a directory, durable. Errors: as of fsync(2). Error::sys is
 // EIO or EROFS if the file system has failed.
 Status sync_durably(int fd);
+
+// Makes the name of a file durable: its directory's entries. Errors: as above, and of open(2).
+Status sync_parent_durably(const std::string& path);
 
 // Writes the data of a file, and waits until the disk has taken it, perhaps into a volatile cache
 // (sync_file_range(2)). No check for a failed file system: a later sync_durably() has it.

@@ -109,8 +109,9 @@ TEST_F(CheckCertificateTest, WhatIsWrongWithItIsNamed) {
   EXPECT_EQ(::chmod(s.tls.key.c_str(), 0600), 0);
   s.tls.key = file("other.key", tls::make_authority("Other", {OsClock().wall(), 1})->key);
   EXPECT_TRUE(finds(check_volume(s).errors, "the private key is not the certificate's"));
+  own({"site:mail1"}, 100);
   s.tls.authority = file("none.pem", "");
-  EXPECT_TRUE(finds(check_volume(s).errors, "none.pem: has no certificate"));
+  EXPECT_TRUE(finds(check_volume(s).errors, "none.pem: the authority: it has no certificate"));
   s.tls.certificate = where + "/none";
   EXPECT_TRUE(finds(check_volume(s).errors, "No such file"));
 }

@@ -196,6 +196,11 @@ TEST_F(VolumeSupervisorTest, WhatTakesEffectWithoutARestart) {
   b.tls = {"/certificate", "/key", "/authority"};
   b.accept_old_release = true;
   EXPECT_TRUE(keys_for_a_restart(a, b).empty());
+  b.nbd_tls = b.tls;
+  b.nbd_name = "other";
+  EXPECT_EQ(keys_for_a_restart(a, b), std::vector<std::string>{"nbd"});
+  a.nbd_tls = {"/earlier", "/key", "/authority"}, a.nbd_name = b.nbd_name;
+  EXPECT_TRUE(keys_for_a_restart(a, b).empty()) << "renewed";
   b.arena *= 2, b.peers[0].protocol = core::Protocol::A, b.arbiter.kind = arbiter::Kind::etcd,
                 b.fuse_device = "/x";
   EXPECT_EQ(keys_for_a_restart(a, b), (std::vector<std::string>{"arena", "fuse", "arbiter", "peer"}));

@@ -67,6 +67,7 @@ struct VolumeSettings {
   std::string nbd_listen;               // "unix:/path" or host:port; empty: no NBD export
   std::string nbd_name;                 // export name; default: the volume's
   TlsSettings nbd_tls;                  // for clients over TCP; empty: without TLS
+  bool nbd_has_tls() const { return !nbd_tls.certificate.empty(); }
 };
 
 struct NodeSettings {

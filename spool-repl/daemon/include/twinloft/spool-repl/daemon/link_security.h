@@ -16,9 +16,12 @@ Result<std::string> read_secret(const std::string& path);
 // Errc::invalid (not certificate and key in PEM).
 Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings);
 
+// Of the NBD export. Null: without TLS.
+Result<std::shared_ptr<const stream::TlsContext>> read_nbd_tls(const VolumeSettings& settings);
+
 struct Security {
   net::LinkSecurity links;
-  std::shared_ptr<const stream::TlsContext> nbd;  // null: without TLS
+  std::shared_ptr<const stream::TlsContext> nbd;
 };
 Result<Security> read_security(const VolumeSettings& settings);
 

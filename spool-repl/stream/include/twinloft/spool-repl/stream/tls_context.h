@@ -24,8 +24,7 @@ namespace twinloft::repl::stream {
 struct TlsMaterial {
   std::string certificate;  // of this side, then the intermediate certificates
   std::string key;
-  std::string authorities;  // that sign the other side's certificate. Empty: as a server, without a
-                            // certificate of the client
+  std::string authorities;  // that sign the other side's certificate, at least one
 };
 
 class TlsContext {

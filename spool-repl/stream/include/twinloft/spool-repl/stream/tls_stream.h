@@ -86,7 +86,6 @@ class TlsStream final : public Stream {
   ports::Loop& loop_;
   std::unique_ptr<Stream> below_;
   std::shared_ptr<const TlsContext> context_;
-  Role role_;
   Limits limits_;
   Ssl ssl_;
   State state_ = State::opening;
