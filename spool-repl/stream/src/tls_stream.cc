@@ -21,7 +21,7 @@ constexpr std::size_t room_min = 17 << 10;      // for one record
 constexpr std::size_t out_kept_max = 1u << 20;  // memory of an empty buffer
 constexpr std::size_t answers_max = 64 << 10;   // to changes of the key by the other side
 constexpr std::size_t clear_text_shown = 4;
-constexpr unsigned char handshake_record = 22, alert_record = 21, legacy_major = 3;  // RFC 8446, 5.1
+constexpr unsigned char handshake_record = 22, alert_record = 21;  // RFC 8446, 5.1
 
 }  // namespace
 
@@ -200,15 +200,13 @@ void TlsStream::fail_opening(const std::string& why) {
   events_.opened(fail(Errc::denied, "{}", why));
 }
 
-// Otherwise OpenSSL's error would be about a wrong version.
+// By the first byte. Otherwise OpenSSL's error would be about a wrong version.
 bool TlsStream::looks_like_tls() {
   std::size_t have = in_end_ - in_begin_;
   if (checked_ || have == 0) return true;
   auto at = [&](std::size_t i) { return std::to_integer<unsigned char>(in_[in_begin_ + i]); };
-  bool good = at(0) == handshake_record || at(0) == alert_record;
-  if (good && have > 1) good = at(1) == legacy_major;
-  checked_ = good && have > 1;
-  if (good) return true;
+  checked_ = at(0) == handshake_record || at(0) == alert_record;
+  if (checked_) return true;
   for (std::size_t i = 0; i < std::min(have, clear_text_shown); ++i)
     clear_text_ += at(i) >= 0x20 && at(i) < 0x7f ? static_cast<char>(at(i)) : '?';
   return false;
