@@ -257,22 +257,13 @@ Result<std::size_t> TlsStream::decrypt(const iovec& into) {
     int done = SSL_read_ex(ssl_.get(), static_cast<char*>(into.iov_base) + all, into.iov_len - all, &n);
     all += n;
     if (done == 1) continue;
-    switch (SSL_get_error(ssl_.get(), done)) {
-      case SSL_ERROR_WANT_READ:
-        if (!ended_below_) return all;
-        input_ended_ = true;
-        break;
-      case SSL_ERROR_ZERO_RETURN:
-        input_ended_ = true;
-        break;
-      default:
-        // The protocol above ends its messages itself, so a missing end of TLS hides nothing.
-        if (!ended_below_ || ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING)
-          return failed();
-        input_ended_ = true;
-    }
+    int error = SSL_get_error(ssl_.get(), done);
+    if (error == SSL_ERROR_WANT_READ) return all;
+    // Also without the end of TLS (SSL_OP_IGNORE_UNEXPECTED_EOF): the protocol above ends its messages
+    // itself.
+    if (error != SSL_ERROR_ZERO_RETURN) return failed();
+    input_ended_ = true;
   }
-  ERR_clear_error();
   return all;
 }
 

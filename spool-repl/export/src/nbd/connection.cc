@@ -441,7 +441,10 @@ void Connection::begin_tls() {
 // replies first: closing a socket with unread input would discard them.
 void Connection::after_output() {
   if (phase_ != Phase::draining || in_target_ > 0 || output_pending()) return;
-  if (stream_->has_unsent()) return stream_->end_output();  // `writable` is reported once all is sent
+  if (stream_->has_unsent()) {
+    stream_->end_output();
+    if (stream_->has_unsent()) return;  // `writable` is reported once all is sent
+  }
   if (!server_.stopping_ || input_ended_) return close();
   if (!std::exchange(write_side_shut_, true)) stream_->end_output();
 }

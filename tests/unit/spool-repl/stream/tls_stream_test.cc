@@ -251,6 +251,7 @@ TEST_F(TlsStreamTest, ALostOtherSideIsToldToAWriterThatDoesNotRead) {
   std::string more = "more";
   iovec part{more.data(), more.size()};
   EXPECT_FALSE(client.stream->write({&part, 1}));
+  EXPECT_FALSE(client.stream->has_unsent()) << "nothing to wait for";
   int before = client.calls;
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
   EXPECT_LE(client.calls, before + 1);

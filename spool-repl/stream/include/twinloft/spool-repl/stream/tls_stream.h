@@ -55,7 +55,7 @@ class TlsStream final : public Stream {
   void end_output() override;
   void close() override;
   bool is_stuck() const override { return below_->is_stuck(); }
-  bool has_unsent() const override { return unsent() > 0; }
+  bool has_unsent() const override { return !broken_ && unsent() > 0; }
 
   // The names in the other side's certificate, which is valid. After the opening. `name` begins with a scheme
   // and ":", then it is a URI; else it is a host.
