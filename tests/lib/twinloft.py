@@ -485,6 +485,15 @@ def children_named(pid, name, children=children):
     return found
 
 
+def descriptors(pid):
+    """What each open descriptor of a process names. A descriptor may be closed meanwhile."""
+    found = {}
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[int(fd.name)] = os.readlink(fd)
+    return found
+
+
 def threads_named(pid, name):
     """How many threads of a process have this name. A thread may end meanwhile."""
     found = 0
