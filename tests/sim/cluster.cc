@@ -67,6 +67,11 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   parts_ = random_.below(3) == 0;
   ask_peers_for_ = std::chrono::milliseconds(1 + random_.below(10));
   write_ack_durable_ = random_.below(6) == 0;
+  if (random_.below(2) == 0) {
+    using WhenFull = core::BufferConfig::WhenFull;
+    buffer_ = {64 * block_size + random_.below(journal_ring_bytes_min),
+               random_.below(2) == 0 ? WhenFull::slow_down : WhenFull::resync};
+  }
 }
 Cluster::~Cluster() = default;
 
@@ -125,6 +130,10 @@ core::Config Cluster::config_of(const Node& n) {
     if (other->id != n.id && !n.without.contains(other->id))
       c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol
                                            : std::min(n.protocol, other->protocol)});
+  for (core::PeerConfig& p : c.peers)
+    if (p.protocol == core::Protocol::A) p.buffer = buffer_;
+  c.buffer_interval = std::chrono::milliseconds(2);
+  c.buffer_patience = std::chrono::milliseconds(300);
   c.min_in_sync = min_in_sync_;
   c.suspend_timeout = suspend_timeout_;
   c.write_ack_durable = write_ack_durable_;
@@ -280,6 +289,7 @@ void Cluster::note_ring() {
 }
 
 void Cluster::inject_fault() {
+  note_buffers();
   note_ring();
   check_all("before the fault");
   if (random_.below(3) == 0) return inject_partial_fault();
@@ -311,6 +321,16 @@ void Cluster::inject_fault() {
     random_.below(2) == 0 ? make_latent() : make_wrong();
   } else {
     inject_change(kind - 15);
+  }
+}
+
+void Cluster::note_buffers() {
+  for (auto& n : nodes_) {
+    if (!n->alive()) continue;
+    for (const core::PeerStatus& p : n->core->status().peers) {
+      if (p.buffer) coverage_.hit("a buffered link");
+      if (p.buffer && p.buffer->waits) coverage_.hit("buffer: a resync waits for the line");
+    }
   }
 }
 
@@ -482,6 +502,7 @@ void Cluster::run() {
   for (auto& n : nodes_) coverage_.hit(fmt::format("protocol {}", "ABC"[static_cast<int>(n->protocol)]));
   if (mixed_) coverage_.hit("a protocol for each link");
   if (write_ack_durable_) coverage_.hit("write_ack durable");
+  note_buffers();
   if (min_in_sync_ > 1) coverage_.hit("min_in_sync 2");
   if (by_force_) coverage_.hit("an operator overrules");
   heal();

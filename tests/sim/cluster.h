@@ -132,6 +132,7 @@ class Cluster {
   void isolate();
   void cut(Link& link, std::int64_t us);
   void inject_fault();
+  void note_buffers();
   void inject_change(std::uint64_t kind);
 
   // faults.cc: failing disks, and links that fail silently
@@ -305,7 +306,8 @@ class Cluster {
   bool settings_change_ = false;  // at least one machine has other settings
   bool parts_ = false;            // clients write and read parts of blocks
   bool write_ack_durable_ = false;
-  bool adopted_ = false;  // the first replica's data area existed before the volume
+  std::optional<core::BufferConfig> buffer_;  // of all links under protocol A
+  bool adopted_ = false;                      // the first replica's data area existed before the volume
   unsigned min_in_sync_ = 1;
   Duration suspend_timeout_{0};
   unsigned refusals_ = 0;                           // since the last success, while a split brain is resolved

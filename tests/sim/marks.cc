@@ -129,6 +129,15 @@ constexpr const char* expected[] = {
     "role: promoted while another replica still acts as primary",
     "min_in_sync: counted",
     "suspension: suspend_timeout reached",
+    // buffered links
+    "a buffered link",
+    "buffer: a forced promotion tells the last report",
+    "buffer: a resync waits for the line",
+    "buffer: full without progress",
+    "buffer: full, given up",
+    "buffer: given up on a secondary",
+    "buffer: writers wait",
+    "buffer: writers wait no more",
     // settings, and long chains of epochs
     "settings: one machine differs",
     "settings: changed on one machine after the other",

@@ -243,6 +243,16 @@ void Cluster::on_notice(Node& n, const core::Notice& notice) {
   }
   if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: reported");
   if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
+  if (notice.text.find("writers wait for it") != std::string::npos) coverage_.hit("buffer: writers wait");
+  if (notice.kind == core::NoticeKind::buffer_eased) coverage_.hit("buffer: writers wait no more");
+  if (notice.text.find("and its buffer of") != std::string::npos &&
+      notice.text.find("a resync will bring") != std::string::npos)
+    coverage_.hit(notice.text.find("without progress") != std::string::npos ? "buffer: full without progress"
+                                                                            : "buffer: full, given up");
+  if (notice.text.find("are not kept here any more") != std::string::npos)
+    coverage_.hit("buffer: given up on a secondary");
+  if (notice.text.find("The primary last reported") != std::string::npos)
+    coverage_.hit("buffer: a forced promotion tells the last report");
   if (notice.text.find("was not durable there within") != std::string::npos)
     coverage_.hit("membership: a slow member closed");
   if (notice.text.find("more than half of the journal") != std::string::npos)

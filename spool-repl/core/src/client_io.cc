@@ -159,7 +159,8 @@ bool ClientIo::nothing_under_way() const {
 }
 
 bool ClientIo::no_room() const {
-  return !stalled_writes_.empty() || (want_seal_ && !open_.empty() && !v_.log.place(record_blocks_max));
+  return !stalled_writes_.empty() ||
+         (want_seal_ && !open_.empty() && (v_.far.writers_wait() || !v_.log.place(record_blocks_max)));
 }
 
 std::size_t ClientIo::waiting_requests() const {

@@ -182,6 +182,7 @@ bool ClientIo::seal() {
   if (open_.empty() || v_.failed || !term_.logged()) return false;
   if (v_.journal_in_flight >= v_.config.journal_writes_in_flight) return false;
   if (v_.arena.free() < record_meta_blocks_max) return false;
+  if (v_.far.writers_wait()) return false;
   if (!v_.log.place(record_blocks_max)) {
     checkpointer_.request();  // the journal is full: writers wait until the tail has moved
     return false;

@@ -284,6 +284,7 @@ void Core::Parts::step(const PeerUp& e) {
   link->unfit.clear();
   link->other_arbiter = false;
   link->refused = false;
+  link->knows_buffers = e.knows_buffers;
   link->since = volume.now;
   link->connection++;
   link->state.reset();
@@ -415,6 +416,7 @@ void Core::Parts::advance() {
     if (auto g = promotion.take()) granted = std::move(g);
     if (granted && secondary()->settled()) become_primary();
   }
+  volume.far.note_time(volume.now);
   with_role([](auto& r) { r.advance(); });
   advance_repair();
   if (primary() && primary()->may_step_down()) become_secondary();
@@ -485,6 +487,7 @@ VolumeStatus Core::status() const {
   s.arena_size = std::uint64_t{v.arena.size()} * block_size;
   s.refilling = v.disk.refilling() != nullptr;
   s.dirty_blocks = v.committed.data_blocks();
+  s.behind = v.behind;
   parts_->with_role([&](auto& role) { role.fill_status(s); });
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();
   for (PeerStatus& p : s.peers) {
@@ -498,6 +501,11 @@ VolumeStatus Core::status() const {
     p.inconsistent = state && state->inconsistent;
     p.split_brain = v.split_brain_with(p.id) != nullptr;
     if (l && !l->unfit.empty()) p.connection = ConnectionState::StandAlone, p.why = l->unfit;
+    if (const FarBuffer* b = v.far.find(p.id)) {
+      bool waits = p.buffer && p.buffer->waits;  // only a primary knows
+      p.buffer = v.far.status(*b, v.now);
+      p.buffer->waits = waits;
+    }
     if (const DirtyMap* d = v.find_dirty(p.id)) {
       p.dirty_blocks = d->count();
       p.dirty_known = d->slot().known;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -87,6 +88,8 @@ struct Peer {
     Instant due_since;         // the start of this time
     std::uint64_t filled = 0;  // of a peer that is being filled: its progress at due_since
     std::optional<Resync> resync;
+    std::optional<Behind> behind_told;       // to a peer behind a buffered link
+    std::map<ReplicaId, KeepFor> keep_told;  // to the others, for each of these peers
   };
 
   // One side has refused. Until the connection is closed, the records of an offer stay, and the peer may

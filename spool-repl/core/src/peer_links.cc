@@ -150,6 +150,7 @@ void PeerLinks::journal_is_damaged(Peer& peer, const std::string& how) {
 // The commit point travels with the next record. A peer needs it only to write records home and to free their
 // memory, so a message of its own would wake the peer for each flush, and delay the next record.
 void PeerLinks::flush_messages(bool now) {
+  report_lags();
   LogMark commit = v_.log.mark_before(v_.log.committed_end());
   for (Peer& p : peers_) {
     Peer::Streaming* stream = p.streaming();
@@ -170,9 +171,10 @@ void PeerLinks::update_tail_limit() {
       v_.learn(*l);
     }
     if (p.hold() != 0) limit = std::min(limit, p.hold());
-    if (term_.required(p) || p.is_streaming() || room) limit = std::min(limit, p.durable_end);
+    if (term_.required(p) || p.is_streaming() || (room && !p.config.buffer))
+      limit = std::min(limit, p.durable_end);
   }
-  v_.tail_limit = limit;
+  v_.tail_limit = std::min(limit, v_.far.hold());
 }
 
 // ---- peers that are slow
@@ -189,7 +191,7 @@ std::uint64_t PeerLinks::backlog(const Peer& p) const {
 void PeerLinks::watch(Peer& p) {
   if (!p.is_streaming()) return;
   Peer::Streaming& s = *p.streaming();
-  if (p.filling()) return watch_filling(p, s);
+  if (p.filling() || p.config.buffer) return watch_filling(p, s);
   if (p.durable_end >= v_.log.end()) {
     s.due_end = 0;
     return;
@@ -199,8 +201,8 @@ void PeerLinks::watch(Peer& p) {
   s.due_since = v_.now;
 }
 
-// For a peer that is being filled, any progress is enough. It may slow the clients down (update_tail_limit),
-// but must not block them.
+// For a peer that is being filled, or is behind a buffered link, any progress is enough. It may slow the
+// clients down (update_tail_limit, bound_buffers), but must not block them.
 void PeerLinks::watch_filling(Peer& p, Peer::Streaming& s) {
   bool waits = p.durable_end < s.sent_end;
   std::uint64_t filled = p.durable_end;
@@ -218,6 +220,7 @@ void PeerLinks::watch_filling(Peer& p, Peer::Streaming& s) {
 // A slow peer delays acknowledgements as a member, or under protocol B or A. It also keeps the journal's tail
 // back. Its connection is closed, and the rules for an absent peer then apply.
 void PeerLinks::close_slow() {
+  bound_buffers();
   for (Peer& p : peers_) {
     watch(p);
     if (!membership_.may_be_closed(p)) continue;
@@ -225,7 +228,8 @@ void PeerLinks::close_slow() {
       refuse(v_, p,
              fmt::format("data sent to replica {} was not durable there within {} s", p.id(),
                          std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
-    } else if (!term_.required(p) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
+    } else if (!term_.required(p) && !p.filling() && !p.config.buffer &&
+               backlog(p) > v_.log.ring_bytes() / 2) {
       refuse(
           v_, p,
           fmt::format("replica {} is {} MiB behind, more than half of the journal: a resync brings the rest",
@@ -235,7 +239,7 @@ void PeerLinks::close_slow() {
 }
 
 std::optional<Instant> PeerLinks::next_tick() const {
-  std::optional<Instant> next;
+  std::optional<Instant> next = next_far_tick();
   for (const Peer& p : peers_) {
     const Peer::Streaming* s = p.streaming();
     if (s && s->commit_waits.next_tick())
@@ -263,6 +267,7 @@ std::vector<Stream> PeerLinks::streams() const {
 
 void PeerLinks::fill_status(VolumeStatus& s, bool no_room) const {
   for (const Peer& p : peers_) {
+    const FarBuffer* far = v_.far.find(p.id());
     bool holds = p.is_streaming() && backlog(p) > v_.config.send_window_bytes / 2;
     if (!s.suspended && no_room && holds && (s.slowed_by == 0 || backlog(p) > s.slowed_by_bytes))
       s.slowed_by = p.id(), s.slowed_by_bytes = backlog(p);
@@ -278,6 +283,7 @@ void PeerLinks::fill_status(VolumeStatus& s, bool no_room) const {
           lsn(p.durable_end),
           p.why};
     to.in_sync = (term_.in_sync() & set_of(p.id())) != 0;
+    if (far) to.buffer.emplace().waits = p.in<Peer::Matching>() && waits_for_line(p);
     const Peer::Resync* resync = p.resync();
     to.sync_target = resync != nullptr;
     if (resync) to.synced_blocks = resync->done, to.sync_total_blocks = resync->total;

@@ -37,8 +37,8 @@ class PeerLinks {
   void pump();
   // Sends each peer the commit point, with the next message or soon. `now`: at once.
   void flush_messages(bool now);
-  // The journal keeps the records that members and replicas being filled need to catch up. For other replicas
-  // it keeps records while less than half of it is used (close_slow).
+  // The journal keeps the records that members and replicas being filled need to catch up, and those of
+  // buffered links. For other replicas it keeps records while less than half of it is used (close_slow).
   void update_tail_limit();
 
   std::vector<Stream> streams() const;
@@ -53,7 +53,7 @@ class PeerLinks {
   void match(Peer& peer, const MatchState& answer);
   void unknown_epoch(Peer& peer, std::uint64_t counter);
   void probe_next(Peer& peer);
-  bool waits_for_epoch(Peer& peer);
+  bool has_to_wait(Peer& peer);
   void begin(Peer& peer, RecordNo common_end);
   void begin_resync(Peer& peer, RecordNo common_end = 0);
 
@@ -68,12 +68,22 @@ class PeerLinks {
   void watch(Peer& peer);
   void watch_filling(Peer& peer, Peer::Streaming& stream);
 
+  // far_links.cc: buffered links
+  void bound_buffers();
+  void bound_buffer(FarBuffer& buffer, Peer& peer);
+  void give_up(FarBuffer& buffer, Peer& peer, const std::string& why);
+  bool waits_for_line(const Peer& peer) const;
+  void report_lags();
+  void tell_to_keep(Peer& peer, const FarBuffer& buffer);
+  std::optional<Instant> next_far_tick() const;
+
   Volume& v_;
   Checkpointer& checkpointer_;
   Peers& peers_;
   const Term& term_;
   Membership& membership_;
   ResyncSource& resync_;
+  Instant next_report_{};  // of lags
 };
 
 }  // namespace twinloft::repl::core

@@ -77,9 +77,9 @@ void PeerLinks::handle(Peer& peer, const ProbeReply& m) {
 
 // A peer cuts its log for the newest epoch in our table, and remembers that epoch. If the epoch's record were
 // not durable here, a crash could leave an epoch that only the peer knows. The next promotion here could take
-// the same counter.
-bool PeerLinks::waits_for_epoch(Peer& peer) {
-  if (!term_.in_flight()) return false;
+// the same counter. A peer whose records were given up waits until its line can carry the load.
+bool PeerLinks::has_to_wait(Peer& peer) {
+  if (!term_.in_flight() && !waits_for_line(peer)) return false;
   peer.in<Peer::Matching>()->again = true;
   return true;
 }
@@ -88,16 +88,17 @@ void PeerLinks::match_those_that_wait() {
   if (term_.in_flight()) return;
   for (Peer& p : peers_) {
     const auto* matching = p.in<Peer::Matching>();
-    if (matching && matching->again && matching->answer) match(p, MatchState(*matching->answer));
+    if (matching && matching->again && matching->answer && !waits_for_line(p))
+      match(p, MatchState(*matching->answer));
   }
 }
 
 void PeerLinks::begin_resync(Peer& peer, RecordNo common_end) {
-  if (!waits_for_epoch(peer)) resync_.offer(peer, common_end);
+  if (!has_to_wait(peer)) resync_.offer(peer, common_end);
 }
 
 void PeerLinks::begin(Peer& peer, RecordNo common_end) {
-  if (waits_for_epoch(peer)) return;
+  if (has_to_wait(peer)) return;
   TL_CHECK(peer.in<Peer::Matching>() && peer.in<Peer::Matching>()->answer);
   TL_CHECK(v_.log.first() <= common_end && common_end <= v_.log.end());
   const MatchState answer = *peer.in<Peer::Matching>()->answer;

@@ -394,6 +394,24 @@ Grounds Promotion::grounds_after(const EpochEntry& newest) const {
                                witnessed(newest.in_sync)});
 }
 
+namespace {
+
+// What this replica lacked by the last report of its primary.
+std::string told_of_lag(const BehindReport& r, Instant now) {
+  auto seconds = [](Duration d) { return std::chrono::duration<double>(d).count(); };
+  if (r.durable >= r.last)
+    return fmt::format(". The primary last reported {:.1f} s ago: everything up to LSN {} was here",
+                       seconds(now - r.at), r.last.v);
+  return fmt::format(
+      ". The primary last reported {:.1f} s ago: LSN {} to {} were on their way here, {:.1f} MiB of its "
+      "journal, "
+      "written within {:.1f} s",
+      seconds(now - r.at), r.durable.v + 1, r.last.v, static_cast<double>(r.bytes) / (1 << 20),
+      seconds(r.lag));
+}
+
+}  // namespace
+
 // The warning about data that is missing here, or may be missing.
 std::string Promotion::told_of_force(const EpochEntry& newest) const {
   ReplicaId self = v_.sb.replica;
@@ -405,8 +423,10 @@ std::string Promotion::told_of_force(const EpochEntry& newest) const {
   if (!(newest.in_sync & set_of(self)))
     return fmt::format(
         ". DATA MAY BE MISSING HERE: epoch {0} continued on replica {1}, without this replica. Writes "
-        "acknowledged after LSN {2} are not here. Status will show SPLIT BRAIN when replica {1} reconnects",
-        newest.epoch.counter, set_text(newest.in_sync), v_.log.last_mark().lsn.v);
+        "acknowledged after LSN {2} are not here. Status will show SPLIT BRAIN when replica {1} "
+        "reconnects{3}",
+        newest.epoch.counter, set_text(newest.in_sync), v_.log.last_mark().lsn.v,
+        v_.behind ? told_of_lag(*v_.behind, v_.now) : "");
   if (away == 0) return "";
   return fmt::format(
       ". Promoted without replica {}. This replica was in sync in epoch {}, the newest epoch known here. If "

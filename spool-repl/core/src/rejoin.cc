@@ -128,6 +128,7 @@ void Rejoin::finish_cut(Cutting& c) {
     cut_off_.push_back(v_.log.at(no).pos);
   }
   v_.log.cut(*common);
+  v_.far.on_cut();
   TL_CHECK(v_.log.last_mark() == c.cut.to);
   v_.sb.epochs.cut_behind(c.cut.to.lsn);
   v_.sb.cut_for = c.cut.newest;
@@ -264,6 +265,7 @@ void Rejoin::store(Resetting& r) {
   std::optional<LogPoint> base = base_for(to);
   forget_history(r.wanted);
   v_.log.reset(to.from, to.from_epoch);
+  v_.far.on_reset(v_.now);
   v_.committed.clear();
   v_.home_end = v_.log.first();
   v_.recovered_end = {};  // belongs to the old log

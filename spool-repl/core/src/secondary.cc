@@ -55,6 +55,7 @@ void Secondary::note_refusal(const std::string& reason, bool split_brain) {
 
 void Secondary::forget_primary() {
   link_ = Unconnected{};
+  keep_.clear();
   primary_ = 0;
   drop_resync();
 }
@@ -308,6 +309,41 @@ void Secondary::handle(const SyncProgress& m) {
   target_.take(m);
 }
 
+// ---- buffered links
+
+void Secondary::handle(const Behind& m) {
+  if (m.epoch != epoch_ || !incoming()) return refuse("report of a lag at the wrong time");
+  v_.behind = BehindReport{m.last, m.durable, m.bytes,
+                           std::chrono::milliseconds(std::min(m.milliseconds, std::uint64_t{1} << 50)),
+                           v_.now};
+}
+
+void Secondary::handle(const KeepFor& m) {
+  if (m.epoch != epoch_ || !incoming()) return refuse("records to keep at the wrong time");
+  if (v_.far.find(m.of)) keep_[m.of] = m;
+}
+
+// The primary knows how far the replica behind a buffered link has come. Without news, this replica keeps
+// what it has, up to the bound and an eighth more: its own journal places records a little differently.
+void Secondary::keep_for_others() {
+  for (FarBuffer& b : v_.far) {
+    if (auto told = keep_.find(b.of); told != keep_.end()) {
+      LogMark durable = told->second.durable;
+      auto end = v_.log.find(durable);
+      bool still_to_come = !told->second.nothing && !end && durable.lsn > v_.log.last_mark().lsn;
+      if (told->second.nothing && !b.given_up()) v_.far.give_up(b, v_.now);
+      if (!told->second.nothing && end) v_.far.follows(b, *end, v_.now);
+      if (!still_to_come) keep_.erase(told);
+    }
+    if (b.given_up() || v_.far.lag_bytes(b) <= v_.far.bound(b) / 8 * 9) continue;
+    v_.far.give_up(b, v_.now);
+    if (!b.known) continue;  // not a replica of which the primary tells this one
+    v_.out.notices.push_back(
+        {true, fmt::format("records for replica {} are not kept here any more: its buffer is full", b.of),
+         NoticeKind::buffer_full, b.of});
+  }
+}
+
 // ---- records
 
 void Secondary::handle(RecordMessage& m) {
@@ -382,6 +418,8 @@ void Secondary::handle(const Refuse& m) {
 }
 
 void Secondary::advance() {
+  keep_for_others();
+  v_.tail_limit = v_.far.hold();
   discarding_.advance();
   v_.settle_refill();
   rejoin_.advance();
@@ -409,6 +447,7 @@ void Secondary::note_covered(RecordNo end, Lsn primary_commit) {
   ReplicaSet set = v_.epoch_at(commit).in_sync | set_of(primary_);
   for (Link& l : v_.links)
     if (set & set_of(l.config.id)) {
+      if (FarBuffer* b = v_.far.find(l.config.id)) v_.far.follows(*b, end, v_.now);
       l.covered_end = std::max(l.covered_end, end);
       v_.learn(l);
     }

@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <expected>
+#include <map>
 #include <optional>
 #include <variant>
 
@@ -87,6 +88,8 @@ class Secondary {
   void handle(const Refuse& message);
   void handle(SyncBegin& message);
   void handle(const SyncProgress& message);
+  void handle(const Behind& message);
+  void handle(const KeepFor& message);
   template <class Message>
   void pass_on(Message& message);  // to the target of a resync
   std::string why_not_begun(const Begin& message) const;
@@ -97,6 +100,7 @@ class Secondary {
   void note_refusal(const std::string& reason, bool split_brain);
   void note_covered(RecordNo end, Lsn primary_commit);
   void take_backlog();
+  void keep_for_others();
   std::expected<bool, std::string> take_record(const RecordMessage& message);  // false: no room now
   bool is_awaited(const Ack& ack, const Ack& told) const;
   void begin();
@@ -112,7 +116,8 @@ class Secondary {
   Epoch epoch_;            // of the primary
   Lsn common_;             // the newest record that both are known to have, by the last matching
   std::variant<Unconnected, Matching, Begun, Following, Refused> link_;
-  std::string why_;  // the last refusal
+  std::map<ReplicaId, KeepFor> keep_;  // messages whose record has not come yet
+  std::string why_;                    // the last refusal
   ReplicaId why_of_ = 0;
 };
 

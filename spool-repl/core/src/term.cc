@@ -63,7 +63,8 @@ RecordNo Term::committable_end() const {
   return std::max(committed, v_.log.committed_end());  // a new member may lack committed records
 }
 
-// Nothing waits for an absent peer that is not required.
+// Nothing waits for an absent peer that is not required, or for one behind a buffered link: the journal keeps
+// the records for it.
 RecordNo Term::acked_end() const {
   RecordNo end = v_.log.durable_end();
   for (const Peer& p : peers_) {
@@ -71,7 +72,7 @@ RecordNo Term::acked_end() const {
     const Peer::Streaming* stream = p.streaming();
     if (!stream) continue;
     if (p.config.protocol == Protocol::B) end = std::min(end, stream->received_end);
-    if (p.config.protocol == Protocol::A) end = std::min(end, stream->sent_end);
+    if (p.config.protocol == Protocol::A && !p.config.buffer) end = std::min(end, stream->sent_end);
   }
   return end;
 }

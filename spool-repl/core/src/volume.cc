@@ -31,6 +31,7 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       sb(recovered.superblock),
       home_map(recovered.home_map),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
+      far(config, log),
       committed(a) {
   distrusts_disk = disk.inconsistent();
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;

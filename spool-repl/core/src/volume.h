@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "far_buffers.h"
 #include "twinloft/base/random.h"
 #include "twinloft/spool-repl/core/block_index.h"
 #include "twinloft/spool-repl/core/core.h"
@@ -52,6 +53,7 @@ struct Link {
   RecordNo covered_end = 0;       // everything before this record was durable on the peer
   std::string unfit;  // the last handshake found other settings. on_peer_loss does not leave out such a peer
   bool other_arbiter = false;  // the peer uses another arbiter, or none
+  bool knows_buffers = false;  // it understands Behind and KeepFor
 };
 
 class Volume {
@@ -139,6 +141,8 @@ class Volume {
   Superblock sb;  // `disk`, `dirty` and `commit` are set when a write begins
   const HomeMap home_map;
   Log log;
+  FarBuffers far;
+  std::optional<BehindReport> behind;  // the last one that came
   BlockIndex committed;  // committed content that the data area lacks; serial = LSN of the record's end
   DigestTable digests;   // of the content of the data area, including writes in flight
   // Whether a block that was read has wrong content. False if the block is in memory: then the read may be
@@ -146,7 +150,7 @@ class Volume {
   bool is_wrong(Lba lba, const std::byte* block) const {
     return committed.find(lba).kind == BlockIndex::Kind::absent && !digests.fits(lba, block);
   }
-  RecordNo home_end = 1;  // earlier records are durable in the data area
+  RecordNo home_end = first_record_no;  // earlier records are durable in the data area
   // The end of the log at the start of this process. An earlier process may have known a higher commit point,
   // and may have died while it wrote these records home. Until they are committed here, their blocks in the
   // data area may be newer than the commit point.

@@ -54,6 +54,10 @@ const char* name_of(core::NoticeKind kind) {
       return "repaired";
     case unreadable:
       return "unreadable";
+    case buffer_full:
+      return "buffer-full";
+    case buffer_eased:
+      return "buffer-eased";
   }
   return "notice";
 }

@@ -31,7 +31,9 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
   l.net_ = std::make_unique<net::PeerNet>(
       around.loop, std::move(o), around.random,
       net::NetEvents{
-          [&l](ReplicaId id) { l.step_(core::PeerUp{id}); },
+          [&l](ReplicaId id) {
+            l.step_(core::PeerUp{id, (l.net_->features(id) & net::feature_buffers) != 0});
+          },
           [&l](ReplicaId id) { l.step_(core::PeerDown{id}); },
           [&l](ReplicaId id, PeerMessage m) { l.step_(core::PeerInput{id, std::move(m)}); },
           [&l](ReplicaId id, const std::string& text) { l.trouble_(id, text); },

@@ -135,6 +135,19 @@ struct Encoder {
     w.put(m.as_of.v);
     w.put_bytes(m.content);
   }
+  void operator()(const Behind& m) {
+    (*this)(m.epoch);
+    w.put(m.last.v);
+    w.put(m.durable.v);
+    w.put(m.bytes);
+    w.put(m.milliseconds);
+  }
+  void operator()(const KeepFor& m) {
+    (*this)(m.epoch);
+    w.put(m.of);
+    w.put(std::uint8_t{m.nothing});
+    (*this)(m.durable);
+  }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
     w.put_bytes(m.attempt.bytes);
@@ -265,6 +278,25 @@ struct Decoder {
       }
       case 21:
         return fetched_block();
+      case 22: {
+        Behind m;
+        m.epoch = epoch();
+        m.last = lsn();
+        m.durable = lsn();
+        m.bytes = r.get<std::uint64_t>();
+        m.milliseconds = r.get<std::uint64_t>();
+        return m;
+      }
+      case 23: {
+        KeepFor m;
+        m.epoch = epoch();
+        m.of = r.get<std::uint32_t>();
+        m.nothing = r.get<std::uint8_t>() != 0;
+        m.durable = mark();
+        if (m.of == 0 || m.of > replica_id_max)
+          return fail(Errc::corrupt, "records kept for replica {}", m.of);
+        return m;
+      }
       case 11: {
         ClaimReply m;
         r.get_into(m.attempt.bytes);

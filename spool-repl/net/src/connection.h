@@ -49,6 +49,7 @@ class Connection {
   // in the same way.
   bool was_stuck() const { return stuck_; }
   ReplicaId peer() const { return handshake_.peer(); }
+  std::uint64_t features() const { return handshake_.features(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
   bool is_of_old_release() const { return handshake_.is_old(); }
   const stream::Stream& stream() const { return *stream_; }

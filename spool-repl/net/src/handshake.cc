@@ -9,7 +9,7 @@
 namespace twinloft::repl::net {
 
 namespace {
-constexpr std::uint64_t features_offered = 0;
+constexpr std::uint64_t features_offered = feature_buffers;
 constexpr std::uint64_t features_required_known = 0;
 }  // namespace
 
@@ -70,7 +70,7 @@ Status Handshake::take_challenge(ByteSpan payload) {
 
 Status Handshake::take_hello(ByteSpan payload) {
   Reader r(payload);
-  r.skip(8);  // its optional features; this version has none
+  features_ = r.get<std::uint64_t>();
   required_ = r.get<std::uint64_t>();
   r.get_into(peer_.volume.bytes);
   peer_.volume_blocks = r.get<std::uint64_t>();

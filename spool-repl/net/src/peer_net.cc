@@ -444,6 +444,11 @@ std::string PeerNet::trouble(ReplicaId id) const {
                      calls_here ? options_.listen : p->config.address);
 }
 
+std::uint64_t PeerNet::features(ReplicaId id) const {
+  auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
+  return p != peers_.end() && p->up ? p->connection->features() : 0;
+}
+
 std::optional<LinkProtection> PeerNet::protection(ReplicaId id) const {
   auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
   if (p == peers_.end() || !p->up) return std::nullopt;

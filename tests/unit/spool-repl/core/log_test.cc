@@ -30,6 +30,8 @@ struct LogTest : testing::Test {
     lsn += 2;
     return true;
   }
+  // The number of the n-th record, from 1 on.
+  static constexpr RecordNo nth(RecordNo n) { return first_record_no - 1 + n; }
   void commit_all() { log.set_committed_end(log.durable_end()); }
 };
 
@@ -40,20 +42,20 @@ TEST_F(LogTest, FillsTheRingExactly) {
   EXPECT_EQ(log.used_bytes(), log.ring_bytes());
   EXPECT_FALSE(add(1));
   commit_all();
-  log.drop_before(2);
+  log.drop_before(nth(2));
   EXPECT_EQ(log.tail_mark(), mark(2));
   EXPECT_EQ(log.tail_pos().v, 8u * block_size);
   EXPECT_FALSE(add(9));
   EXPECT_TRUE(add(8));
-  EXPECT_EQ(log.at(3).pos.v, 16u * block_size) << "positions never wrap";
+  EXPECT_EQ(log.at(nth(3)).pos.v, 16u * block_size) << "positions never wrap";
 }
 
 TEST_F(LogTest, ARecordNeverWraps) {
   EXPECT_TRUE(add(10));
   commit_all();
-  log.drop_before(2);
+  log.drop_before(nth(2));
   ASSERT_TRUE(add(7)) << "6 blocks are left before the end: it starts at the beginning";
-  EXPECT_EQ(log.at(2).pos.v, 16u * block_size);
+  EXPECT_EQ(log.at(nth(2)).pos.v, 16u * block_size);
   EXPECT_EQ(log.used_bytes(), 13u * block_size) << "skipped blocks count as used";
   EXPECT_FALSE(add(4));
   EXPECT_TRUE(add(3));
@@ -61,78 +63,78 @@ TEST_F(LogTest, ARecordNeverWraps) {
 
 TEST_F(LogTest, DurableIsAnUnbrokenRow) {
   for (int i = 0; i < 4; ++i) add(1, false);
-  log.set_durable(2);
-  log.set_durable(4);
-  EXPECT_EQ(log.durable_end(), 1u);
-  log.set_durable(1);
-  EXPECT_EQ(log.durable_end(), 3u);
-  log.set_durable(3);
-  EXPECT_EQ(log.durable_end(), 5u);
+  log.set_durable(nth(2));
+  log.set_durable(nth(4));
+  EXPECT_EQ(log.durable_end(), nth(1));
+  log.set_durable(nth(1));
+  EXPECT_EQ(log.durable_end(), nth(3));
+  log.set_durable(nth(3));
+  EXPECT_EQ(log.durable_end(), nth(5));
 }
 
 TEST_F(LogTest, FindsExactlyWhatItHolds) {
   for (int i = 0; i < 5; ++i) add(1);
-  EXPECT_EQ(log.find(mark(0)), 1u);
-  EXPECT_EQ(log.find(mark(6)), 4u);
-  EXPECT_EQ(log.find(mark(10)), 6u);
+  EXPECT_EQ(log.find(mark(0)), nth(1));
+  EXPECT_EQ(log.find(mark(6)), nth(4));
+  EXPECT_EQ(log.find(mark(10)), nth(6));
   EXPECT_EQ(log.find(mark(12)), std::nullopt);
   EXPECT_EQ(log.find(mark(5)), std::nullopt) << "within a record";
   EXPECT_EQ(log.find({Lsn{6}, mark(4).hash}), std::nullopt) << "another history";
-  EXPECT_EQ(log.end_upto(Lsn{0}), 1u);
-  EXPECT_EQ(log.end_upto(Lsn{5}), 3u);
-  EXPECT_EQ(log.end_upto(Lsn{6}), 4u);
-  EXPECT_EQ(log.end_upto(Lsn{1000}), 6u);
+  EXPECT_EQ(log.end_upto(Lsn{0}), nth(1));
+  EXPECT_EQ(log.end_upto(Lsn{5}), nth(3));
+  EXPECT_EQ(log.end_upto(Lsn{6}), nth(4));
+  EXPECT_EQ(log.end_upto(Lsn{1000}), nth(6));
   commit_all();
-  log.drop_before(4);
+  log.drop_before(nth(4));
   EXPECT_EQ(log.find(mark(4)), std::nullopt) << "older than the tail";
-  EXPECT_EQ(log.find(mark(6)), 4u) << "the tail's own mark";
+  EXPECT_EQ(log.find(mark(6)), nth(4)) << "the tail's own mark";
   EXPECT_EQ(log.mark_before(log.first()), mark(6));
-  EXPECT_EQ(log.end_upto(Lsn{1}), 4u);
+  EXPECT_EQ(log.end_upto(Lsn{1}), nth(4));
 }
 
 TEST_F(LogTest, CutTakesBackTheHead) {
   for (int i = 0; i < 5; ++i) add(2);
-  log.set_committed_end(3);
-  log.cut(4);
-  EXPECT_EQ(log.end(), 4u);
-  EXPECT_EQ(log.durable_end(), 4u);
+  log.set_committed_end(nth(3));
+  log.cut(nth(4));
+  EXPECT_EQ(log.end(), nth(4));
+  EXPECT_EQ(log.durable_end(), nth(4));
   EXPECT_EQ(log.last_mark(), mark(6));
   EXPECT_EQ(log.used_bytes(), 6u * block_size);
   lsn = 6;
   EXPECT_TRUE(add(2));
-  EXPECT_EQ(log.at(4).pos.v, 6u * block_size) << "the place is reused";
+  EXPECT_EQ(log.at(nth(4)).pos.v, 6u * block_size) << "the place is reused";
 }
 
 TEST_F(LogTest, CutBeforeARecordThatWrappedGivesTheSkippedPlaceBack) {
   add(10);
   commit_all();
-  log.drop_before(2);
+  log.drop_before(nth(2));
   add(7);
-  log.cut(2);
+  log.cut(nth(2));
   EXPECT_EQ(log.used_bytes(), 0u);
   lsn = 2;
   EXPECT_TRUE(add(6));
-  EXPECT_EQ(log.at(2).pos.v, 10u * block_size);
+  EXPECT_EQ(log.at(nth(2)).pos.v, 10u * block_size);
 }
 
 TEST_F(LogTest, EpochsFollowTheRecords) {
   for (int i = 0; i < 10; ++i) add(1);
-  EXPECT_EQ(log.epoch_before(1).counter, 1u);
-  EXPECT_EQ(log.epoch_before(6).counter, 1u);
-  EXPECT_EQ(log.epoch_before(7).counter, 2u);
+  EXPECT_EQ(log.epoch_before(nth(1)).counter, 1u);
+  EXPECT_EQ(log.epoch_before(nth(6)).counter, 1u);
+  EXPECT_EQ(log.epoch_before(nth(7)).counter, 2u);
   commit_all();
-  log.drop_before(8);
-  EXPECT_EQ(log.epoch_before(8).counter, 2u);
+  log.drop_before(nth(8));
+  EXPECT_EQ(log.epoch_before(nth(8)).counter, 2u);
 }
 
 using LogDeathTest = LogTest;
 TEST_F(LogDeathTest, MisuseStopsTheProcess) {
   add(1);
   add(1, false);
-  EXPECT_DEATH(log.set_committed_end(3), "durable_end_") << "commits only durable records";
-  EXPECT_DEATH(log.drop_before(2), "committed_end_") << "drops only committed records";
-  log.set_committed_end(2);
-  EXPECT_DEATH(log.cut(1), "committed_end_") << "cuts no committed record";
+  EXPECT_DEATH(log.set_committed_end(nth(3)), "durable_end_") << "commits only durable records";
+  EXPECT_DEATH(log.drop_before(nth(2)), "committed_end_") << "drops only committed records";
+  log.set_committed_end(nth(2));
+  EXPECT_DEATH(log.cut(nth(1)), "committed_end_") << "cuts no committed record";
   LogRecord gap;
   gap.first = Lsn{100};
   gap.pos = {5 * block_size};

@@ -228,11 +228,11 @@ TEST(Golden, DigestPage) {
 }
 
 TEST(Golden, Wire) {
-  const char* names[] = {"match-request", "match-state",  "probe",      "probe-reply", "begin",
-                         "record",        "ack",          "commit",     "refuse",      "node-state",
-                         "claim",         "claim-reply",  "sync-begin", "sync-ready",  "sync-data",
-                         "sync-ack",      "sync-end",     "sync-check", "sync-differ", "sync-progress",
-                         "fetch-block",   "fetched-block"};
+  const char* names[] = {"match-request", "match-state",   "probe",      "probe-reply", "begin",
+                         "record",        "ack",           "commit",     "refuse",      "node-state",
+                         "claim",         "claim-reply",   "sync-begin", "sync-ready",  "sync-data",
+                         "sync-ack",      "sync-end",      "sync-check", "sync-differ", "sync-progress",
+                         "fetch-block",   "fetched-block", "behind",     "keep-for"};
   auto all = messages();
   ASSERT_EQ(std::size(names), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

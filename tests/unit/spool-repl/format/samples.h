@@ -188,7 +188,9 @@ inline std::vector<PeerMessage> messages() {
           SyncDiffer{epoch, 5, 0b1000},
           SyncProgress{epoch, 300, 1000},
           FetchBlock{epoch, 6, Lba{77}, Lsn{43}},
-          FetchedBlock{epoch, 6, FetchedBlock::Kind::data, Lsn{44}, block(0xc3)}};
+          FetchedBlock{epoch, 6, FetchedBlock::Kind::data, Lsn{44}, block(0xc3)},
+          Behind{epoch, Lsn{44}, Lsn{30}, 1 << 20, 2500},
+          KeepFor{epoch, 3, true, mark(30)}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

@@ -6,6 +6,8 @@ namespace {
 
 TEST_F(PeerNetTest, TwoNodesConnectAndTalk) {
   connect_both();
+  EXPECT_EQ(a.net->features(2), feature_buffers);
+  EXPECT_EQ(b.net->features(1), feature_buffers);
   Epoch epoch{3, volume};
   std::vector<PeerMessage> there = {MatchRequest{epoch}, Probe{{Lsn{4}, {}}}, Refuse{"no"}};
   std::vector<PeerMessage> back = {MatchState{epoch, {}, {}, Lsn{9}}, Ack{epoch, Lsn{1}, {}}};

@@ -21,9 +21,21 @@ enum class Protocol : std::uint8_t {
   C
 };  // names and meanings as of DRBD; docs/spool-repl.md has the guarantees
 
+// A buffered link, under protocol A: the peer may lag, and writers do not wait for it up to a bound.
+struct BufferConfig {
+  enum class WhenFull : std::uint8_t {
+    slow_down,  // writers wait while the lag is at the bound, as long as the peer makes progress
+    resync,     // the peer's records are given up, and a resync follows once the line can carry the load
+  };
+  std::uint64_t bytes = 0;  // of the journal: the bound. Without a spill, at most half of the ring
+  WhenFull when_full = WhenFull::slow_down;
+  bool operator==(const BufferConfig&) const = default;
+};
+
 struct PeerConfig {
   ReplicaId id = 0;
   Protocol protocol = Protocol::C;
+  std::optional<BufferConfig> buffer = {};
 };
 
 // Who decides which replicas may continue alone (docs/spool-repl.md, "The arbiter").
@@ -55,6 +67,9 @@ struct Config {
   // is closed only if the primary may continue without the member.
   Duration slow_peer = std::chrono::seconds(20);
   std::vector<PeerConfig> peers;
+  // Of buffered links: how often the lag is reported to other replicas, and rates are measured. After
+  // buffer_patience, a resync does not wait any longer for a line that can carry the load.
+  Duration buffer_interval = std::chrono::seconds(1), buffer_patience = std::chrono::minutes(5);
   Duration fetch_timeout = std::chrono::seconds(5);  // of each replica, for a block that cannot be read here
   Duration seal_after = std::chrono::milliseconds(5);
   bool write_ack_durable = false;
@@ -82,6 +97,22 @@ enum class ConnectionState {
   Connected
 };  // DRBD's words, as far as it has them
 
+// Of a buffered link.
+struct BufferStatus {
+  std::uint64_t bound = 0, lag_bytes = 0, lag_lsns = 0;  // bytes of the journal
+  Duration lag{0};        // since the oldest record that the peer lacks was written
+  bool slows = false;     // writers wait for this peer
+  bool given_up = false;  // no records are kept for it: it needs a resync
+  bool waits = false;     // the resync waits until the line can carry the load
+};
+// What the primary last said about the records that this replica lacks.
+struct BehindReport {
+  Lsn last, durable;
+  std::uint64_t bytes = 0;
+  Duration lag{0};  // at that time
+  Instant at;       // when it came
+};
+
 struct PeerStatus {
   ReplicaId id = 0;
   Protocol protocol = Protocol::C;
@@ -101,6 +132,7 @@ struct PeerStatus {
   std::uint64_t dirty_blocks = 0;                          // that it may lack, as far as this replica knows
   bool dirty_known = false;  // false: it needs the whole volume, if the journal does not reach back to it
   bool split_brain = false;  // both histories have acknowledged writes that the other lacks
+  std::optional<BufferStatus> buffer = {};
 };
 
 struct VolumeStatus {
@@ -133,6 +165,8 @@ struct VolumeStatus {
   // and blocks that were overwritten meanwhile.
   std::uint64_t repaired_blocks = 0, unreadable_blocks = 0, reread_blocks = 0, overwritten_blocks = 0;
   std::uint64_t wrong_blocks = 0;  // since the start: reads of blocks with other content than was written
+  std::optional<BehindReport> behind = {};  // of a secondary behind a buffered link, since its start
+  std::uint64_t spilled = 0;                // bytes in the spill
   std::vector<PeerStatus> peers;
 };
 

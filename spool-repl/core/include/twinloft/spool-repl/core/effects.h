@@ -46,6 +46,7 @@ struct JournalReadDone {
 };
 struct PeerUp {  // connected and authenticated, of this volume, before its first message
   ReplicaId peer = 0;
+  bool knows_buffers = true;  // it understands Behind and KeepFor
 };
 struct PeerDown {
   ReplicaId peer = 0;
@@ -218,6 +219,8 @@ enum class NoticeKind : std::uint8_t {
   failed,
   repaired,
   unreadable,
+  buffer_full,
+  buffer_eased,
 };
 struct Notice {  // for log and events; rare
   bool serious;

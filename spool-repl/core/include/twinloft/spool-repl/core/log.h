@@ -3,7 +3,7 @@
 //   tail ........ committed ........ durable here ........ head
 //
 // It has no I/O. It places records in the ring, and knows how far they are durable without a gap, and how far
-// they are committed. The number of a record counts from the start of the process, and decreases only by a
+// they are committed. Records are numbered from the start of the process on, and a number decreases only by a
 // cut.
 #pragma once
 
@@ -18,6 +18,8 @@
 namespace twinloft::repl::core {
 
 using RecordNo = std::uint64_t;
+// The number of the first record that recovery finds. Older records, in a spill, have smaller numbers.
+inline constexpr RecordNo first_record_no = RecordNo{1} << 40;
 
 struct LogRecord {
   LogMark mark;  // last LSN and body hash
@@ -97,7 +99,7 @@ class Log {
   JournalPos tail_pos_, head_;
   LogMark tail_mark_;
   Epoch tail_epoch_;
-  RecordNo base_ = 1, durable_end_ = 1, committed_end_ = 1;
+  RecordNo base_ = first_record_no, durable_end_ = first_record_no, committed_end_ = first_record_no;
   RecordNo held_ = UINT64_MAX;
   std::deque<LogRecord> records_;
 };

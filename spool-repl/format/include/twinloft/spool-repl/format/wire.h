@@ -192,10 +192,30 @@ struct FetchedBlock {
   bool operator==(const FetchedBlock&) const = default;
 };
 
+// From the primary, over a buffered link, every second while the numbers change: what the receiver lacks, as
+// the primary knows. A forced promotion of the receiver reports it.
+struct Behind {
+  Epoch epoch;
+  Lsn last;                        // the newest record of the primary
+  Lsn durable;                     // the receiver has acknowledged everything up to here
+  std::uint64_t bytes = 0;         // of the primary's journal between the two
+  std::uint64_t milliseconds = 0;  // since the oldest of these records was written
+  bool operator==(const Behind&) const = default;
+};
+// From the primary, to the other replicas: what the replica `of`, behind a buffered link, needs. The receiver
+// keeps the records after `durable` for it, and continues from them if it becomes the primary.
+struct KeepFor {
+  Epoch epoch;
+  ReplicaId of = 0;
+  bool nothing = false;  // records no longer suffice: `of` needs a resync
+  LogMark durable;       // `of` has everything up to here
+  bool operator==(const KeepFor&) const = default;
+};
+
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack,
                                  Commit, Refuse, NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData,
                                  SyncAck, SyncEnd, SyncCheck, SyncDiffer, SyncProgress, FetchBlock,
-                                 FetchedBlock>;
+                                 FetchedBlock, Behind, KeepFor>;
 
 // Types 1 to 31 are messages of the handshake and of liveness, which only net/ uses. Types from 32 on are the
 // alternatives of PeerMessage.

@@ -34,6 +34,8 @@ inline constexpr std::uint32_t handshake_payload_max = 128 + agreement_bytes_max
                                                                                    // the proof close the
                                                                                    // connection
 inline constexpr std::uint16_t handshake_version = 2;
+// Features that a hello offers, as bits. A peer that does not offer one gets none of its messages.
+inline constexpr std::uint64_t feature_buffers = 1;  // Behind, KeepFor
 
 struct Identity {
   Uuid volume;
@@ -74,7 +76,8 @@ class Handshake {
   // True once the other side is authenticated. Errors: Errc::denied (a wrong proof), Errc::conflict (the
   // authenticated side does not fit, and gets the reason), Errc::corrupt (not this protocol).
   Result<bool> receive(std::uint16_t type, ByteSpan payload);
-  ReplicaId peer() const { return peer_.replica; }  // 0: unknown
+  ReplicaId peer() const { return peer_.replica; }      // 0: unknown
+  std::uint64_t features() const { return features_; }  // that the peer offers
   // The authenticated side has another size or other settings. No connection is possible until both agree.
   bool disagrees() const { return disagrees_; }
   bool has_other_arbiter() const { return other_arbiter_; }  // the arbiter is one of the differences
@@ -108,6 +111,7 @@ class Handshake {
   Phase phase_;
   std::array<std::byte, 32> nonce_{};
   std::vector<std::byte> challenge_, own_hello_, peer_hello_;  // as sent
+  std::uint64_t features_ = 0;                                 // that the peer offers
   std::uint64_t required_ = 0;                                 // the features that the peer requires
   ReplicaId wanted_ = 0;                                       // the replica that the peer has dialed; 0: any
   std::string peer_settings_;

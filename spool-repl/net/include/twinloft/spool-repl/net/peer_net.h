@@ -101,6 +101,8 @@ class PeerNet {
   std::string trouble(ReplicaId peer) const;
   // Nothing: the peer is not connected.
   std::optional<LinkProtection> protection(ReplicaId peer) const;
+  std::uint64_t features(ReplicaId peer) const;  // that a connected peer offers (handshake.h). 0: not
+                                                 // connected
 
  private:
   struct Peer {
