@@ -69,7 +69,8 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   write_ack_durable_ = random_.below(6) == 0;
   if (random_.below(2) == 0) {
     using WhenFull = core::BufferConfig::WhenFull;
-    buffer_ = {64 * block_size + random_.below(journal_ring_bytes_min),
+    spills_ = random_.below(2) == 0;
+    buffer_ = {64 * block_size + random_.below((spills_ ? 4 : 1) * journal_ring_bytes_min),
                random_.below(2) == 0 ? WhenFull::slow_down : WhenFull::resync};
   }
 }
@@ -132,6 +133,7 @@ core::Config Cluster::config_of(const Node& n) {
                                            : std::min(n.protocol, other->protocol)});
   for (core::PeerConfig& p : c.peers)
     if (p.protocol == core::Protocol::A) p.buffer = buffer_;
+  c.spill = spills_;
   c.buffer_interval = std::chrono::milliseconds(2);
   c.buffer_patience = std::chrono::milliseconds(300);
   c.min_in_sync = min_in_sync_;
@@ -158,6 +160,7 @@ void Cluster::create(Node& n) {
   cut_off_[n.index].clear();
   n.journal = SimFile(n.journal.name(), journal_bytes);
   n.data = SimFile(n.data.name(), n.data.size_bytes());
+  n.spill.clear();
   auto made = journal::create_replica({volume_uuid, n.id, volume_blocks_, true}, n.journal, n.data, true);
   if (!made) violated("create: " + made.error().message);
 }
@@ -223,7 +226,8 @@ void Cluster::start(Node& n) {
   n.scratch = std::make_unique<SimMemory>(core::read_arena_blocks_min * block_size);
   n.arena = std::make_unique<core::Arena>(n.memory->span());
   n.reads = std::make_unique<core::Arena>(n.scratch->span());
-  auto core = core::Core::create(config, std::move(recovered->log), *n.arena, *n.reads, random_);
+  auto core = core::Core::create(config, std::move(recovered->log), *n.arena, *n.reads, random_,
+                                 find_spill(n));
   if (!core) violated(fmt::format("replica {} does not start: {}", n.id, core.error().message));
   n.core = std::move(*core);
   n.life++;
@@ -290,6 +294,7 @@ void Cluster::note_ring() {
 
 void Cluster::inject_fault() {
   note_buffers();
+  if (spills_ && random_.below(3) == 0) harm_spill();
   note_ring();
   check_all("before the fault");
   if (random_.below(3) == 0) return inject_partial_fault();
@@ -324,11 +329,47 @@ void Cluster::inject_fault() {
   }
 }
 
+// A chunk is lost or damaged, or the spill's disk is full for a while.
+void Cluster::harm_spill() {
+  Node* at_work = nullptr;
+  for (auto& each : nodes_)
+    if (!each->spill.empty()) at_work = each.get();
+  Node& n = at_work ? *at_work : *nodes_[random_.below(nodes_.size())];
+  if (random_.below(3) == 0) {
+    coverage_.hit("fault: a full spill");
+    n.spill_full = true;
+    return schedule(below(60'000), [&n] { n.spill_full = false; });
+  }
+  if (n.spill.empty()) return;
+  auto at = n.spill.begin();
+  std::advance(at, random_.below(n.spill.size()));
+  if (random_.below(2) == 0) {
+    coverage_.hit("fault: a chunk of the spill is lost");
+    n.spill.erase(at);
+  } else {
+    coverage_.hit("fault: a chunk of the spill is damaged");
+    at->second[random_.below(at->second.size())] ^= std::byte{0x40};
+  }
+}
+
+std::vector<SpillChunk> Cluster::find_spill(Node& n) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, bytes] : n.spill) numbers.push_back(number);
+  auto found = usable_spill(
+      numbers,
+      [&](std::uint64_t number, bool) -> Result<std::vector<std::byte>> { return n.spill.at(number); },
+      volume_uuid, n.id);
+  if (!found.empty()) coverage_.hit("spill: found at a start");
+  n.spill_from = 0;
+  return found;
+}
+
 void Cluster::note_buffers() {
   for (auto& n : nodes_) {
     if (!n->alive()) continue;
     for (const core::PeerStatus& p : n->core->status().peers) {
       if (p.buffer) coverage_.hit("a buffered link");
+      if (p.buffer && n->core->status().spilled > 0) coverage_.hit("spill: in use");
       if (p.buffer && p.buffer->waits) coverage_.hit("buffer: a resync waits for the line");
     }
   }

@@ -62,8 +62,8 @@ class Cluster {
   struct Node;
   struct Pending;  // a disk operation in flight
   struct DiskFault;
-  enum class DiskKind { journal, read, home, sync, superblock, journal_read, archive };
-  static constexpr std::size_t disk_kinds = 7;
+  enum class DiskKind { journal, read, home, sync, superblock, journal_read, archive, spill };
+  static constexpr std::size_t disk_kinds = 8;
   struct Event {
     std::int64_t at;
     std::uint64_t order;
@@ -173,6 +173,8 @@ class Cluster {
 
   // latent.cc: unreadable sectors of the data area
   void make_latent();
+  void harm_spill();
+  std::vector<SpillChunk> find_spill(Node& node);
   void make_wrong();
   void aim_at_unreadable(const Node& node, std::uint64_t& lba, std::uint64_t blocks);
   BeforeRead before_read(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
@@ -307,7 +309,8 @@ class Cluster {
   bool parts_ = false;            // clients write and read parts of blocks
   bool write_ack_durable_ = false;
   std::optional<core::BufferConfig> buffer_;  // of all links under protocol A
-  bool adopted_ = false;                      // the first replica's data area existed before the volume
+  bool spills_ = false;
+  bool adopted_ = false;  // the first replica's data area existed before the volume
   unsigned min_in_sync_ = 1;
   Duration suspend_timeout_{0};
   unsigned refusals_ = 0;                           // since the last success, while a split brain is resolved

@@ -128,7 +128,7 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
   const char* role = n.is_primary() ? "primary" : "secondary";
   static constexpr const char* names[disk_kinds] = {
       "a journal write",    "a read of the data area", "a home write", "a home sync",
-      "a superblock write", "a journal read",          "an archive"};
+      "a superblock write", "a journal read",          "an archive",   "an operation of the spill"};
   const char* name = names[static_cast<std::size_t>(p.kind)];
   note(fmt::format("replica {}: {} {}", n.id, name,
                    error < 0         ? "returns garbage"

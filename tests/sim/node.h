@@ -54,7 +54,10 @@ struct Cluster::Node {
   ReplicaId id;
   core::Protocol protocol;  // of all its links, if the other end uses C
   SimFile journal, data;
-  std::vector<std::byte> archive;  // the archives of cut tails
+  std::vector<std::byte> archive;                         // the archives of cut tails
+  std::map<std::uint64_t, std::vector<std::byte>> spill;  // chunks by number, durable
+  std::uint64_t spill_from = 0;                           // smaller numbers were dropped
+  bool spill_full = false;
   std::unique_ptr<SimMemory> memory, scratch;
   std::unique_ptr<core::Arena> arena, reads;
   std::unique_ptr<core::Core> core;

@@ -175,6 +175,35 @@ class Cluster::Performer {
                                        },
                                        [] {}, done(a.token), DiskKind::archive, a.last});
   }
+  void perform(core::SpillWrite& w) {
+    auto bytes = std::make_shared<std::vector<std::byte>>(std::move(w.bytes));
+    auto error = std::make_shared<int>(0);
+    begin(latency(DiskKind::spill, bytes->size()),
+          {[&n = n_, bytes, error, number = w.number] {
+             if (n.spill_full)
+               *error = ENOSPC;
+             else if (number >= n.spill_from)
+               n.spill[number] = *bytes;
+           },
+           [] {}, [error, t = w.token]() -> core::Event { return core::DiskDone{t, *error}; }});
+  }
+  void perform(core::SpillRead& r) {
+    auto bytes = std::make_shared<std::vector<std::byte>>();
+    c_.coverage_.hit("spill: read for a replica");
+    begin(latency(DiskKind::spill), {[&n = n_, bytes, number = r.number] {
+                                       if (n.spill.contains(number)) *bytes = n.spill[number];
+                                     },
+                                     [] {},
+                                     [bytes, t = r.token]() -> core::Event {
+                                       int error = bytes->empty() ? ENOENT : 0;
+                                       return core::JournalReadDone{t, error, std::move(*bytes)};
+                                     }});
+  }
+  void perform(core::SpillDrop& d) {
+    if (!n_.spill.empty()) c_.coverage_.hit("spill: chunks dropped");
+    n_.spill_from = d.before;
+    n_.spill.erase(n_.spill.begin(), n_.spill.lower_bound(d.before));
+  }
   void perform(core::ArbiterRequest& r) { c_.perform_arbiter(n_, r); }
   void perform(core::Send& s) { c_.send(n_, s.peer, std::move(s.message)); }
   void perform(core::SendRecord& r) { c_.send(n_, r.peer, record_of(r)); }
@@ -249,6 +278,9 @@ void Cluster::on_notice(Node& n, const core::Notice& notice) {
       notice.text.find("a resync will bring") != std::string::npos)
     coverage_.hit(notice.text.find("without progress") != std::string::npos ? "buffer: full without progress"
                                                                             : "buffer: full, given up");
+  if (notice.text.starts_with("the spill cannot be written")) coverage_.hit("spill: cannot be written");
+  if (notice.text.starts_with("the spill ") && notice.text.find("a resync brings far") != std::string::npos)
+    coverage_.hit("spill: a chunk is missing or damaged");
   if (notice.text.find("are not kept here any more") != std::string::npos)
     coverage_.hit("buffer: given up on a secondary");
   if (notice.text.find("The primary last reported") != std::string::npos)

@@ -7,6 +7,7 @@
 #include "promotion.h"
 #include "repair_answer.h"
 #include "secondary.h"
+#include "spiller.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::core {
@@ -18,12 +19,14 @@ struct Core::Parts {
         checkpointer(volume),
         repair(volume, checkpointer),
         answers(volume, repair),
-        promotion(volume) {}
+        promotion(volume),
+        spiller(volume) {}
   Volume volume;
   Checkpointer checkpointer;
   Repair repair;
   RepairAnswers answers;
   Promotion promotion;
+  Spiller spiller;
   std::optional<Promotion::Granted> granted;
   std::optional<Token> demote_command;
   std::optional<std::uint64_t> loss_synced_by;  // round of the checkpointer
@@ -47,6 +50,7 @@ struct Core::Parts {
   void step(const PeerUnfit& e);
   void step(PeerInput& e);
   void step(const DiskDone& e);
+  void step(JournalReadDone& e);
   void step(const ArbiterAnswer& e);
   void two_primaries(ReplicaId other, const MatchRequest& m);
   void become_primary();
@@ -73,13 +77,15 @@ std::size_t recovery_blocks(const Config& config, std::size_t arena_blocks) {
 }
 
 Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog recovered, Arena& arena,
-                                           Arena& read_arena, Random& random) {
+                                           Arena& read_arena, Random& random,
+                                           const std::vector<SpillChunk>& spill) {
   if (arena.size() < arena_blocks_min(config))
     return fail(Errc::invalid, "an arena of {} MiB is too small: at least {} MiB are needed",
                 arena.size() * block_size >> 20, (arena_blocks_min(config) * block_size >> 20) + 1);
   TL_CHECK(read_arena.size() >= read_arena_blocks_min);
   auto parts = std::make_unique<Parts>(config, recovered, arena, read_arena, random);
   TL_TRY(parts->volume.load(std::move(recovered)));
+  parts->spiller.load(spill);
   parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);  // only Promote makes it primary
   std::unique_ptr<Core> core(new Core(std::move(parts)));
   core->advance();
@@ -92,9 +98,6 @@ void Core::step(Event event) {
         using E = std::decay_t<decltype(e)>;
         if constexpr (std::is_same_v<E, ClientRequest>) {
           parts_->with_role([&](auto& role) { role.submit(e); });
-        } else if constexpr (std::is_same_v<E, JournalReadDone>) {
-          if (auto* p = parts_->primary())
-            p->on_journal_read(number_of(e.token), e.error, std::move(e.bytes));
         } else if constexpr (std::is_same_v<E, CheckpointNow>) {
           parts_->checkpointer.request_all();
         } else if constexpr (std::is_same_v<E, Detach>) {
@@ -105,6 +108,16 @@ void Core::step(Event event) {
       },
       event);
   advance();
+}
+
+void Core::Parts::step(JournalReadDone& e) {
+  std::uint64_t n = number_of(e.token);
+  if (kind_of(e.token) == TokenKind::spill_fill) return spiller.on_journal_read(n, e.error, e.bytes);
+  if (!primary()) return;
+  if (kind_of(e.token) == TokenKind::spill_read)
+    primary()->on_spill_read(n, e.error, std::move(e.bytes));
+  else
+    primary()->on_journal_read(n, e.error, std::move(e.bytes));
 }
 
 void Core::Parts::step(const DiskDone& e) {
@@ -157,7 +170,12 @@ void Core::Parts::step(const DiskDone& e) {
       if ((purposes & Volume::for_consistent) && secondary()) secondary()->on_consistent_durable();
       break;
     }
+    case TokenKind::spill_write:
+      spiller.on_written(n, e.error);
+      break;
     case TokenKind::journal_read:
+    case TokenKind::spill_fill:
+    case TokenKind::spill_read:
     case TokenKind::arbiter:
       TL_CHECK_MSG(false, "this token has its own event");
   }
@@ -421,6 +439,7 @@ void Core::Parts::advance() {
   advance_repair();
   if (primary() && primary()->may_step_down()) become_secondary();
   refuse_demotion();
+  spiller.advance();
   checkpointer.advance();
   tell_state(false);
 }
@@ -455,6 +474,7 @@ std::optional<Instant> Core::next_tick() const {
   consider(parts_->checkpointer.next_tick());
   consider(parts_->repair.next_tick());
   consider(parts_->answers.next_tick());
+  consider(parts_->spiller.next_tick());
   if (auto* p = parts_->primary())
     consider(p->next_tick());
   else
@@ -488,6 +508,7 @@ VolumeStatus Core::status() const {
   s.refilling = v.disk.refilling() != nullptr;
   s.dirty_blocks = v.committed.data_blocks();
   s.behind = v.behind;
+  s.spilled = v.far.spill().bytes();
   parts_->with_role([&](auto& role) { role.fill_status(s); });
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();
   for (PeerStatus& p : s.peers) {

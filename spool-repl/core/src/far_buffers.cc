@@ -53,7 +53,8 @@ bool LineRate::carries_the_load() const {
 
 // ---- buffers
 
-FarBuffers::FarBuffers(const Config& config, const Log& log) : log_(log), times_(config.buffer_interval) {
+FarBuffers::FarBuffers(const Config& config, const Log& log)
+    : can_spill_(config.spill), log_(log), times_(config.buffer_interval) {
   for (const PeerConfig& p : config.peers)
     if (p.buffer)
       buffers_.push_back({.of = p.id,
@@ -78,13 +79,13 @@ void FarBuffers::note_time(Instant now) {
   times_.drop_before(oldest);
 }
 
-void FarBuffers::follows(FarBuffer& b, RecordNo no, Instant now) {
-  b.known = true;
-  if (!b.given_up() && no <= b.need) return;
-  b.given_up_at.reset();
-  b.progress_at = now;
-  b.need = no;
-  b.has = log_.mark_before(no);
+void FarBuffers::follows(FarBuffer& b, RecordNo no, const LogMark& mark, Instant now) {
+  if (no > b.need || b.given_up()) {
+    b.need = no;
+    b.has = mark;
+    b.progress_at = now;
+  }
+  if (eased(b)) b.given_up_at.reset();
 }
 
 void FarBuffers::give_up(FarBuffer& b, Instant now) {
@@ -93,6 +94,7 @@ void FarBuffers::give_up(FarBuffer& b, Instant now) {
 }
 
 void FarBuffers::on_cut() {
+  if (spill_.end() > log_.end()) spill_.clear();
   for (FarBuffer& b : buffers_) {
     if (b.need <= log_.end()) continue;
     b.need = log_.end();
@@ -101,11 +103,36 @@ void FarBuffers::on_cut() {
 }
 
 void FarBuffers::on_reset(Instant now) {
+  spill_.clear();
   for (FarBuffer& b : buffers_) give_up(b, now);
 }
 
+std::uint64_t FarBuffers::bound(const FarBuffer& b) const {
+  return can_spill_ ? b.config.bytes : std::min(b.config.bytes, log_.ring_bytes() / 2);
+}
+
+std::uint64_t FarBuffers::pos_before(RecordNo no) const {
+  if (no < log_.first() && spill_.holds(no)) return spill_.pos_before(no).v;
+  return log_.pos_before(std::clamp(no, log_.first(), log_.end())).v;
+}
+
 std::uint64_t FarBuffers::lag_bytes(const FarBuffer& b) const {
-  return log_.bytes_behind(std::clamp(b.need, log_.first(), log_.end()));
+  return pos_before(log_.end()) - pos_before(b.need);
+}
+
+// The bound is that of the configuration, and the room of the journal for records that are not in the spill.
+// A spill that is written, but slowly, lets writers wait for room in the journal, unless the policy is that
+// they never wait.
+double FarBuffers::fill(const FarBuffer& b) const {
+  auto share = [](std::uint64_t part, std::uint64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(whole, 1));
+  };
+  double fill = share(lag_bytes(b), b.config.bytes);
+  bool spills = can_spill_ && !spill_failing_;
+  if (spills && b.config.when_full == BufferConfig::WhenFull::slow_down) return fill;
+  std::uint64_t room = spills ? log_.ring_bytes() / 4 * 3 : log_.ring_bytes() / 2;
+  RecordNo in_journal = std::clamp(std::max(b.need, spill_.end()), log_.first(), log_.end());
+  return std::max(fill, share(log_.bytes_behind(in_journal), room));
 }
 
 Duration FarBuffers::lag(const FarBuffer& b, Instant now) const {
@@ -116,9 +143,60 @@ Duration FarBuffers::lag(const FarBuffer& b, Instant now) const {
 RecordNo FarBuffers::hold() const {
   RecordNo hold = UINT64_MAX;
   for (const FarBuffer& b : buffers_)
-    if (!b.given_up()) hold = std::min(hold, b.need);
+    if (!b.given_up()) hold = std::min(hold, spill_.holds(b.need) ? spill_.end() : b.need);
   return hold;
 }
+
+// ---- the spill
+
+bool FarBuffers::keeps_any() const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [](const FarBuffer& b) { return !b.given_up(); });
+}
+
+RecordNo FarBuffers::oldest_need() const {
+  RecordNo need = UINT64_MAX;
+  for (const FarBuffer& b : buffers_)
+    if (!b.given_up()) need = std::min(need, b.need);
+  return need;
+}
+
+RecordNo FarBuffers::spill_from() const {
+  return spill_.empty() ? oldest_need() : spill_.end();
+}
+
+bool FarBuffers::spill_wants(const SpillIndex::Held& held) const {
+  if (!keeps_any()) return false;
+  if (!spill_.empty()) return held.first == spill_.end();
+  return held.first <= oldest_need() && oldest_need() < held.end();
+}
+
+bool FarBuffers::load_spill(const std::vector<SpillChunk>& chunks, Instant now) {
+  bool fits = (can_spill_ || chunks.empty()) && spill_.load(chunks, log_);
+  // Where each replica is will be known once it connects. Until then everything is kept.
+  for (FarBuffer& b : buffers_) {
+    b.need = spill_.empty() ? log_.first() : spill_.first();
+    b.has = spill_.empty() ? log_.tail_mark() : spill_.oldest().before;
+    b.progress_at = now;
+  }
+  return fits;
+}
+
+void FarBuffers::drop_unneeded() {
+  RecordNo need = oldest_need();
+  // Later records may have to be spilled again, and chunks have to follow each other.
+  if (need >= spill_.end())
+    spill_.clear();
+  else
+    spill_.drop_before(need);
+}
+
+void FarBuffers::lose_spill(Instant now) {
+  spill_.clear();
+  for (FarBuffer& b : buffers_)
+    if (!b.given_up() && b.need < log_.first()) give_up(b, now);
+}
+
+// ---- for writers and people
 
 bool FarBuffers::writers_wait() const {
   return std::any_of(buffers_.begin(), buffers_.end(), [&](const FarBuffer& b) {

@@ -6,13 +6,15 @@
 //     ^                                                                   |
 //     +---------- the replica follows records again ----------------------+
 //
-// Records are kept in the journal: the tail does not pass them (hold()). Without I/O.
+// Records are kept in the journal, whose tail does not pass them (hold()), and then in the spill. Without
+// I/O.
 #pragma once
 
 #include <deque>
 #include <optional>
 #include <vector>
 
+#include "spill_index.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/core/log.h"
 
@@ -71,7 +73,7 @@ struct FarBuffer {
   LineRate line;
   RecordNo need;          // the replica has everything before this record, as far as is known here
   LogMark has{};          // the mark before `need`
-  bool known = false;     // `need` was learned from the replica or from its primary, in this process
+  bool asked = false;     // the primary has asked this replica to keep records
   Instant progress_at{};  // the last change of `need`, or the time at which the lag reached the bound
   bool full = false;      // until the lag is well below the bound again
   std::optional<Instant> given_up_at{};
@@ -92,26 +94,54 @@ class FarBuffers {
   const FarBuffer* find(ReplicaId id) const { return const_cast<FarBuffers*>(this)->find(id); }
 
   void note_time(Instant now);
-  // The replica has everything before `no`, and follows records: nothing is given up.
-  void follows(FarBuffer& b, RecordNo no, Instant now);
+  // The replica has everything before `no`, up to this mark, and follows records. If that brings it well
+  // below the bound, it is not given up any more. Otherwise it may go on with what the journal still has.
+  void follows(FarBuffer& b, RecordNo no, const LogMark& mark, Instant now);
+  void follows(FarBuffer& b, RecordNo no, Instant now) { follows(b, no, log_.mark_before(no), now); }
   void give_up(FarBuffer& b, Instant now);
   void on_cut();               // the log has lost its newest records
   void on_reset(Instant now);  // the log is empty, and of another history
 
   // bytes of the journal
-  std::uint64_t bound(const FarBuffer& b) const { return std::min(b.config.bytes, log_.ring_bytes() / 2); }
+  std::uint64_t bound(const FarBuffer& b) const;
   std::uint64_t lag_bytes(const FarBuffer& b) const;
   Duration lag(const FarBuffer& b, Instant now) const;
-  bool at_bound(const FarBuffer& b) const { return !b.given_up() && lag_bytes(b) >= bound(b); }
+  bool keeps_for(ReplicaId id) const {
+    const FarBuffer* b = find(id);
+    return b && !b->given_up();
+  }
+  bool at_bound(const FarBuffer& b) const { return !b.given_up() && fill(b) >= 1; }
+  // Beyond the bound by an eighth: the journals of two replicas place records differently.
+  bool far_beyond(const FarBuffer& b) const { return !b.given_up() && fill(b) > 1.125; }
   // Well below the bound, so that a full buffer is not reported again at once.
-  bool eased(const FarBuffer& b) const { return lag_bytes(b) < bound(b) / 4 * 3; }
+  bool eased(const FarBuffer& b) const { return fill(b) < 0.75; }
   // The journal's tail stays at or before this record. UINT64_MAX: no replica needs one.
   RecordNo hold() const;
   // A buffer that slows writers down is at its bound.
   bool writers_wait() const;
   BufferStatus status(const FarBuffer& b, Instant now) const;
 
+  // ---- the spill
+  const SpillIndex& spill() const { return spill_; }
+  bool keeps_any() const;
+  RecordNo spill_from() const;  // the next record to spill; UINT64_MAX: none
+  bool load_spill(const std::vector<SpillChunk>& chunks, Instant now);  // false: it is dropped
+  // Whether the chunk continues the spill, or begins it with records that are needed.
+  bool spill_wants(const SpillIndex::Held& held) const;
+  void add_to_spill(const SpillIndex::Held& held) { spill_.add(held); }
+  void drop_unneeded();          // chunks
+  void lose_spill(Instant now);  // what needs it is given up
+  bool spill_failing() const { return spill_failing_; }
+  void set_spill_failing(bool failing) { spill_failing_ = failing; }
+
  private:
+  double fill(const FarBuffer& b) const;  // 1: at the bound
+  std::uint64_t pos_before(RecordNo no) const;
+  RecordNo oldest_need() const;
+
+  const bool can_spill_;
+  bool spill_failing_ = false;
+  SpillIndex spill_;
   const Log& log_;
   std::vector<FarBuffer> buffers_;
   WriteTimes times_;

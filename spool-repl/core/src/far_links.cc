@@ -24,10 +24,9 @@ void PeerLinks::bound_buffers() {
     Peer& p = *peers_.find(b.of);
     const Peer::Streaming* stream = p.streaming();
     // The records before the stream's begin are durable there only once the peer says so.
-    if (stream && p.durable_end >= std::max(stream->begun_at, v_.log.first()))
-      v_.far.follows(b, p.durable_end, v_.now);
-    auto pos = [&](RecordNo no) { return v_.log.pos_before(std::clamp(no, v_.log.first(), v_.log.end())).v; };
-    b.line.note(pos(v_.log.end()), stream ? std::optional(pos(p.durable_end)) : std::nullopt, v_.now);
+    if (stream && p.durable_end >= stream->begun_at) v_.far.follows(b, p.durable_end, p.durable_mark, v_.now);
+    std::uint64_t written = v_.log.pos_before(v_.log.end()).v;
+    b.line.note(written, stream ? std::optional(written - v_.far.lag_bytes(b)) : std::nullopt, v_.now);
     bound_buffer(b, p);
   }
 }
@@ -39,6 +38,8 @@ void PeerLinks::bound_buffer(FarBuffer& b, Peer& p) {
         {false, fmt::format("{}: writers do not wait for it any more", lag_text(v_.far, b, v_.now)),
          NoticeKind::buffer_eased, b.of});
   }
+  bool unreadable = !b.given_up() && b.need >= v_.log.first() && b.need < v_.readable_from;
+  if (unreadable) return give_up(b, p, fmt::format("the journal is damaged, and replica {} is behind", b.of));
   if (!v_.far.at_bound(b)) return;
   std::string full = fmt::format("{}, and its buffer of {} MiB is full", lag_text(v_.far, b, v_.now),
                                  v_.far.bound(b) >> 20);

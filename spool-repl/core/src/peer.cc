@@ -71,12 +71,23 @@ void Peer::offer(const OfferingResync& offer) {
   state_ = offer;
 }
 
-Peer::Streaming& Peer::stream(RecordNo from) {
+Peer::Streaming& Peer::stream(RecordNo from, const LogMark& mark) {
   TL_CHECK((in<Matching>() && in<Matching>()->answer) || in<OfferingResync>());
   auto& s = state_.emplace<Streaming>();
   s.begun_at = s.sent_end = from;
+  s.begun_after = s.sent_mark = mark;
   why.clear();
   return s;
+}
+
+void Peer::Streaming::note_sent(const LogMark& mark, std::uint64_t bytes) {
+  sent.push_back({++sent_end, mark, bytes});
+  sent_bytes += bytes;
+  sent_mark = mark;
+}
+
+void Peer::Streaming::note_durable(RecordNo end) {
+  for (; !sent.empty() && sent.front().end <= end; sent.pop_front()) sent_bytes -= sent.front().bytes;
 }
 
 void Peer::stand_alone(std::string reason) {

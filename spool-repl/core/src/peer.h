@@ -70,6 +70,7 @@ struct Peer {
       LogMark mark;  // of the last probe
     };
     std::optional<Search> search;
+    bool reading = false;  // the chunk of the spill in which the peer's last record may be
   };
 
   // SyncBegin has been sent.
@@ -88,6 +89,24 @@ struct Peer {
     Instant due_since;         // the start of this time
     std::uint64_t filled = 0;  // of a peer that is being filled: its progress at due_since
     std::optional<Resync> resync;
+    // A chunk of the spill, while records of it are being sent.
+    struct Chunk {
+      std::vector<std::byte> bytes;
+      std::size_t at = 0;  // of the record sent_end
+    };
+    std::optional<Chunk> chunk;
+    // Over a buffered link: what was sent and is not durable there yet. The journal's tail may have passed
+    // it.
+    struct Sent {
+      RecordNo end;
+      LogMark mark;
+      std::uint64_t bytes;
+    };
+    std::deque<Sent> sent;
+    std::uint64_t sent_bytes = 0;    // of `sent`
+    LogMark begun_after, sent_mark;  // before begun_at, before sent_end
+    void note_sent(const LogMark& mark, std::uint64_t bytes);
+    void note_durable(RecordNo end);
     std::optional<Behind> behind_told;       // to a peer behind a buffered link
     std::map<ReplicaId, KeepFor> keep_told;  // to the others, for each of these peers
   };
@@ -129,7 +148,8 @@ struct Peer {
   void connect(const Epoch& named);  // from any state; `named`: this node's epoch
   void disconnect();                 // from any state; StandAlone stays
   void offer(const OfferingResync& offer);
-  Streaming& stream(RecordNo from);  // both logs are equal before `from`
+  // Both logs are equal before `from`, up to this mark.
+  Streaming& stream(RecordNo from, const LogMark& mark);
   void stand_alone(std::string reason);
   void end_resync();
 
@@ -139,6 +159,7 @@ struct Peer {
   bool adding = false;       // every acknowledgement needs the peer, and it will become a member
   RecordNo add_barrier = 0;  // when durable up to here, the peer has all writes acknowledged without it
   RecordNo durable_end = 0;  // 0: not known since this process started
+  LogMark durable_mark;      // before it, by the last acknowledgement
   RecordNo refill = 0;       // the peer had lost acknowledged writes: it has them when durable up to here
   // A resync into the peer has begun, on this connection or an earlier one, and the peer is not consistent
   // yet. Its acks cover only the records of this connection.

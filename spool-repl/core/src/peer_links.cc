@@ -57,12 +57,13 @@ void PeerLinks::handle(Peer& peer, const Ack& m) {
   Peer::Streaming* stream = peer.streaming();
   if (!stream || m.epoch != peer.epoch)
     return refuse(v_, peer, "acknowledgement of records of another epoch");
-  auto durable = v_.log.find(m.durable);
-  RecordNo received = v_.log.end_upto(m.received);
-  if (!durable || *durable > stream->sent_end || received > stream->sent_end || received < *durable)
+  auto durable = acknowledged(peer, *stream, m.durable);
+  RecordNo has = received(*stream, m.received);
+  if (!durable || *durable > stream->sent_end || has > stream->sent_end || has < *durable)
     return refuse(v_, peer, fmt::format("acknowledgement of LSN {}, which was not sent", m.durable.lsn.v));
-  peer.durable_end = std::max(peer.durable_end, *durable);
-  stream->received_end = std::max(stream->received_end, received);
+  if (*durable >= peer.durable_end) peer.durable_end = *durable, peer.durable_mark = m.durable;
+  stream->received_end = std::max(stream->received_end, has);
+  stream->note_durable(*durable);
   v_.end_split_brain(peer.id());  // the peer has compared the histories, and follows this one
 }
 
@@ -86,17 +87,14 @@ void PeerLinks::pump() {
 void PeerLinks::pump(Peer& peer) {
   if (!peer.is_streaming() || membership_.first_record_not_durable()) return;
   Peer::Streaming& stream = *peer.streaming();
-  if (stream.sent_end < v_.log.first())
-    return refuse(v_, peer, fmt::format("replica {} has lost records that it had acknowledged", peer.id()));
+  while (!stream.reading && stream.sent_end < v_.log.first())
+    if (!pump_spilled(peer, stream)) return;
   while (!stream.reading && stream.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(stream.sent_end);
-    RecordNo acked = std::max(peer.durable_end, v_.log.first());
-    std::uint64_t outstanding = v_.log.pos_before(stream.sent_end).v -
-                                v_.log.pos_before(std::min(acked, stream.sent_end)).v;
-    if (outstanding > v_.config.send_window_bytes) return;
+    if (outstanding(peer, stream) > v_.config.send_window_bytes) return;
     if (r.in_memory()) {
       v_.out.sends.push_back(v_.record_message(peer.id(), peer.epoch, r));
-      stream.sent_end++;
+      sent(peer, stream, r);
       continue;
     }
     stream.reading = true;
@@ -130,7 +128,14 @@ void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byt
     return journal_is_damaged(*peer, fmt::format("is damaged in the payload of record {}", r.first.v));
   v_.out.sends.push_back(Send{
       peer->id(), RecordMessage{peer->epoch, {meta.begin(), meta.end()}, {payload.begin(), payload.end()}}});
-  stream.sent_end++;
+  sent(*peer, stream, r);
+}
+
+void PeerLinks::sent(const Peer& peer, Peer::Streaming& stream, const LogRecord& r) {
+  if (peer.config.buffer)
+    stream.note_sent(r.mark, std::uint64_t{r.total_blocks} * block_size);
+  else
+    stream.sent_end++;
 }
 
 // The content of the damaged record is in the data area or in memory. The peer gets it by a resync.
@@ -171,7 +176,8 @@ void PeerLinks::update_tail_limit() {
       v_.learn(*l);
     }
     if (p.hold() != 0) limit = std::min(limit, p.hold());
-    if (term_.required(p) || p.is_streaming() || (room && !p.config.buffer))
+    bool kept = v_.far.keeps_for(p.id());  // FarBuffers::hold() has what it needs
+    if (term_.required(p) || (p.is_streaming() && !kept) || (room && !p.config.buffer))
       limit = std::min(limit, p.durable_end);
   }
   v_.tail_limit = std::min(limit, v_.far.hold());
@@ -228,7 +234,7 @@ void PeerLinks::close_slow() {
       refuse(v_, p,
              fmt::format("data sent to replica {} was not durable there within {} s", p.id(),
                          std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
-    } else if (!term_.required(p) && !p.filling() && !p.config.buffer &&
+    } else if (!term_.required(p) && !p.filling() && !v_.far.keeps_for(p.id()) &&
                backlog(p) > v_.log.ring_bytes() / 2) {
       refuse(
           v_, p,
@@ -272,7 +278,11 @@ void PeerLinks::fill_status(VolumeStatus& s, bool no_room) const {
     if (!s.suspended && no_room && holds && (s.slowed_by == 0 || backlog(p) > s.slowed_by_bytes))
       s.slowed_by = p.id(), s.slowed_by_bytes = backlog(p);
     auto lsn = [&](RecordNo end) {
-      return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;
+      if (end >= v_.log.first()) return v_.log.mark_before(std::min(end, v_.log.end())).lsn;
+      if (!p.is_streaming() || end == p.durable_end) return end == 0 ? Lsn{} : p.durable_mark.lsn;
+      const auto& sent = p.streaming()->sent;
+      auto of = std::find_if(sent.begin(), sent.end(), [&](const auto& each) { return each.end == end; });
+      return of == sent.end() ? p.streaming()->begun_after.lsn : of->mark.lsn;
     };
     PeerStatus& to = s.peers.emplace_back();
     to = {p.id(),

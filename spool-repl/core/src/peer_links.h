@@ -30,6 +30,8 @@ class PeerLinks {
   void peer_down(ReplicaId id);
   void peer_input(ReplicaId id, PeerMessage message);
   void on_journal_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes);
+  void on_spill_read(std::uint64_t token_number, int error,
+                     std::vector<std::byte> chunk);                       // spilled_links.cc
   void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
 
   void match_those_that_wait();
@@ -54,7 +56,7 @@ class PeerLinks {
   void unknown_epoch(Peer& peer, std::uint64_t counter);
   void probe_next(Peer& peer);
   bool has_to_wait(Peer& peer);
-  void begin(Peer& peer, RecordNo common_end);
+  void begin(Peer& peer, RecordNo common_end, const LogMark& from);
   void begin_resync(Peer& peer, RecordNo common_end = 0);
 
   void handle(Peer& peer, const Ack& message);
@@ -69,6 +71,19 @@ class PeerLinks {
   void watch_filling(Peer& peer, Peer::Streaming& stream);
 
   // far_links.cc: buffered links
+  bool search_spill(Peer& peer, const LogMark& last);
+  void find_in_chunk(Peer& peer, ByteSpan records, const SpillIndex::Held& held);
+  void read_chunk(Peer& peer, const SpillIndex::Held& held);
+  bool pump_spilled(Peer& peer, Peer::Streaming& stream);
+  std::string send_spilled(Peer& peer, Peer::Streaming& stream);
+  bool open_chunk(Peer::Streaming& stream, std::vector<std::byte> chunk) const;
+  void lose_spill(const std::string& why);
+  bool lossy_behind(RecordNo end, Lsn lsn) const;
+  std::optional<RecordNo> acknowledged(const Peer& peer, const Peer::Streaming& stream,
+                                       const LogMark& mark) const;
+  void sent(const Peer& peer, Peer::Streaming& stream, const LogRecord& record);
+  RecordNo received(const Peer::Streaming& stream, Lsn lsn) const;
+  std::uint64_t outstanding(const Peer& peer, const Peer::Streaming& stream) const;
   void bound_buffers();
   void bound_buffer(FarBuffer& buffer, Peer& peer);
   void give_up(FarBuffer& buffer, Peer& peer, const std::string& why);

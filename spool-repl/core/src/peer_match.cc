@@ -20,7 +20,8 @@ void PeerLinks::match(Peer& peer, const MatchState& m) {
   auto& matching = *peer.in<Peer::Matching>();
   matching.answer = m;
   matching.again = false;
-  if (auto end = v_.log.find(m.last)) return begin(peer, *end);
+  if (auto end = v_.log.find(m.last)) return begin(peer, *end, m.last);
+  if (search_spill(peer, m.last)) return;
   // Only records at or after the tail of the peer's log can be found there.
   Peer::Matching::Search search;
   search.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
@@ -55,7 +56,8 @@ void PeerLinks::probe_next(Peer& peer) {
     search.low_known = false;
   }
   if (search.low > search.high) return begin_resync(peer);
-  if (search.low == search.high && search.low_known) return begin(peer, search.low);
+  if (search.low == search.high && search.low_known)
+    return begin(peer, search.low, v_.log.mark_before(search.low));
   search.probing = search.low + (search.high - search.low + (search.low_known ? 1 : 0)) / 2;
   search.mark = v_.log.mark_before(search.probing);
   v_.out.sends.push_back(Send{peer.id(), Probe{search.mark}});
@@ -97,13 +99,12 @@ void PeerLinks::begin_resync(Peer& peer, RecordNo common_end) {
   if (!has_to_wait(peer)) resync_.offer(peer, common_end);
 }
 
-void PeerLinks::begin(Peer& peer, RecordNo common_end) {
+void PeerLinks::begin(Peer& peer, RecordNo common_end, const LogMark& from) {
   if (has_to_wait(peer)) return;
   TL_CHECK(peer.in<Peer::Matching>() && peer.in<Peer::Matching>()->answer);
-  TL_CHECK(v_.log.first() <= common_end && common_end <= v_.log.end());
+  TL_CHECK((v_.log.first() <= common_end || v_.far.spill().holds(common_end)) && common_end <= v_.log.end());
   const MatchState answer = *peer.in<Peer::Matching>()->answer;
-  if (common_end < v_.readable_from) return begin_resync(peer);
-  LogMark from = v_.log.mark_before(common_end);
+  if (common_end >= v_.log.first() && common_end < v_.readable_from) return begin_resync(peer);
   const auto& state = v_.find_link(peer.id())->state;
   Verdict verdict = judge_peer(from.lsn, answer.commit, state ? &*state : nullptr);
   if (std::holds_alternative<verdict::Resync>(verdict)) return begin_resync(peer);
@@ -113,11 +114,12 @@ void PeerLinks::begin(Peer& peer, RecordNo common_end) {
   }
   // After a promotion in spite of a loss, the data area here has blocks of lost records. Only a resync brings
   // them to the peer.
-  if (membership_.lossy_behind(common_end)) return begin_resync(peer, common_end);
-  Peer::Streaming& stream = peer.stream(common_end);
+  if (lossy_behind(common_end, from.lsn))
+    return common_end < v_.log.first() ? begin_resync(peer) : begin_resync(peer, common_end);
+  Peer::Streaming& stream = peer.stream(common_end, from);
   peer.refill = term_.required(peer) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
   // Until the peer's first ack, only what it acknowledged earlier is known to be durable there.
-  peer.durable_end = std::min(peer.durable_end, common_end);
+  if (peer.durable_end >= common_end) peer.durable_end = common_end, peer.durable_mark = from;
   stream.received_end = peer.durable_end;
   v_.out.sends.push_back(
       Send{peer.id(), Begin{peer.epoch, from, membership_.held_by(peer, answer.last.lsn), term_.epochs()}});

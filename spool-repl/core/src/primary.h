@@ -47,6 +47,9 @@ class Primary {
   void on_fill_read(std::uint64_t token_number, int error) { io_.on_fill_read(token_number, error); }
   void on_sync_read(std::uint64_t token_number, int error) { resync_.on_sync_read(token_number, error); }
   void on_journal_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes);
+  void on_spill_read(std::uint64_t token_number, int error, std::vector<std::byte> chunk) {
+    links_.on_spill_read(token_number, error, std::move(chunk));
+  }
   std::vector<Stream> streams() const { return links_.streams(); }
   void on_repaired(const std::vector<Repair::Finished>& finished);
   void peer_up(ReplicaId id) { links_.peer_up(id); }

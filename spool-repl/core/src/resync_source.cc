@@ -70,8 +70,9 @@ void ResyncSource::handle(Peer& peer, const SyncReady& m) {
     return refuse(v_, peer, "answer to a resync that was not offered");
   bool whole = offering->whole || m.whole, compare = offering->compare || whole;
   v_.end_split_brain(peer.id());
-  Peer::Streaming& stream = peer.stream(*from);
+  Peer::Streaming& stream = peer.stream(*from, v_.log.mark_before(*from));
   stream.received_end = peer.durable_end = *from;
+  peer.durable_mark = v_.log.mark_before(*from);
   start(peer, m.from.lsn, whole, compare);
   v_.out.notices.push_back({false,
                             fmt::format("replica {} is connected at {}, resync of {} blocks begins",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/errno_text.h"
@@ -327,17 +328,23 @@ void Secondary::handle(const KeepFor& m) {
 // what it has, up to the bound and an eighth more: its own journal places records a little differently.
 void Secondary::keep_for_others() {
   for (FarBuffer& b : v_.far) {
+    if (b.of == primary_ && is<Following>()) v_.far.follows(b, v_.log.end(), v_.now);  // it has sent them
     if (auto told = keep_.find(b.of); told != keep_.end()) {
       LogMark durable = told->second.durable;
       auto end = v_.log.find(durable);
       bool still_to_come = !told->second.nothing && !end && durable.lsn > v_.log.last_mark().lsn;
+      b.asked = !told->second.nothing;
       if (told->second.nothing && !b.given_up()) v_.far.give_up(b, v_.now);
       if (!told->second.nothing && end) v_.far.follows(b, *end, v_.now);
+      // Within the spill, the ends of chunks are exact enough.
+      if (const SpillIndex::Held* held = end || told->second.nothing ? nullptr
+                                                                     : v_.far.spill().upto(durable.lsn))
+        if (!b.given_up()) v_.far.follows(b, held->end(), held->chunk.last, v_.now);
       if (!still_to_come) keep_.erase(told);
     }
-    if (b.given_up() || v_.far.lag_bytes(b) <= v_.far.bound(b) / 8 * 9) continue;
+    if (!v_.far.far_beyond(b)) continue;
     v_.far.give_up(b, v_.now);
-    if (!b.known) continue;  // not a replica of which the primary tells this one
+    if (!std::exchange(b.asked, false)) continue;
     v_.out.notices.push_back(
         {true, fmt::format("records for replica {} are not kept here any more: its buffer is full", b.of),
          NoticeKind::buffer_full, b.of});

@@ -29,7 +29,10 @@ enum class TokenKind : std::uint8_t {
   bitmap,
   repair_read,
   answer_read,
-  erase
+  erase,
+  spill_fill,  // a journal read for the spill
+  spill_write,
+  spill_read
 };
 inline Token make_token(TokenKind kind, std::uint64_t n) {
   return (std::uint64_t(kind) << 56) | n;

@@ -88,7 +88,7 @@ TEST_F(PeerLinksTest, SendsTheRecordsAndTakesAcknowledgementsOfWhatWasSent) {
 TEST_F(PeerLinksTest, TheFirstRecordOfAVolumeIsSentOnceItIsDurableHere) {
   up();
   peer().in<Peer::Matching>()->answer = empty_log();
-  peer().stream(log().first()).received_end = 0;
+  peer().stream(log().first(), log().tail_mark()).received_end = 0;
   links->pump();
   EXPECT_EQ(records(), 0u);
   parts->make_durable();

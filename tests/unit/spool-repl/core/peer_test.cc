@@ -32,7 +32,7 @@ TEST_F(PeerTest, AnOfferIsMatchingToTheStatusAndHoldsTheTail) {
   peer.offer({5, true, false});
   EXPECT_EQ(peer.connection(), ConnectionState::Matching);
   EXPECT_EQ(peer.hold(), 5u);
-  peer.stream(6);
+  peer.stream(6, {});
   EXPECT_EQ(peer.hold(), 0u);
 }
 
@@ -48,7 +48,7 @@ TEST_F(PeerTest, ARefusedPeerKeepsItsOfferAndItsResyncUntilTheConnectionIsClosed
   EXPECT_EQ(peer.connection(), ConnectionState::StandAlone);
 
   match();
-  peer.stream(6).resync.emplace().done = 9;
+  peer.stream(6, {}).resync.emplace().done = 9;
   peer.stand_alone("refused");
   peer.stand_alone("refused again");
   ASSERT_TRUE(peer.resync());
@@ -60,7 +60,7 @@ TEST_F(PeerTest, ARefusedPeerKeepsItsOfferAndItsResyncUntilTheConnectionIsClosed
 
 TEST_F(PeerTest, WhatTheStatusShowsAndWhatCountsOutlivesTheConnection) {
   match();
-  Peer::Streaming& s = peer.stream(4);
+  Peer::Streaming& s = peer.stream(4, {});
   s.sent_end = 9;
   s.received_end = 8;
   peer.durable_end = 7;
@@ -84,14 +84,14 @@ TEST_F(PeerTest, FillingEndsWhenAllThatItHadLostIsDurableThere) {
 
 using PeerDeathTest = PeerTest;
 TEST_F(PeerDeathTest, TransitionsComeFromWhereTheyMayComeFrom) {
-  EXPECT_DEATH(peer.stream(1), "Matching");
+  EXPECT_DEATH(peer.stream(1, {}), "Matching");
   EXPECT_DEATH(peer.offer({1, true, true}), "Matching");
   EXPECT_DEATH(peer.end_resync(), "resync");
   peer.connect(epoch);
-  EXPECT_DEATH(peer.stream(1), "Matching") << "without an answer, its log is unknown";
+  EXPECT_DEATH(peer.stream(1, {}), "Matching") << "without an answer, its log is unknown";
   peer.in<Peer::Matching>()->answer = MatchState{};
   EXPECT_DEATH(peer.offer({0, true, true}), "hold");
-  peer.stream(1);
+  peer.stream(1, {});
   EXPECT_DEATH(peer.offer({1, true, true}), "Matching");
 }
 

@@ -54,7 +54,7 @@ struct PrimaryParts {
     Peer& p = peer(id);
     p.connect(term.epoch());
     p.in<Peer::Matching>()->answer = MatchState{};
-    Peer::Streaming& s = p.stream(volume.log.end());
+    Peer::Streaming& s = p.stream(volume.log.end(), volume.log.last_mark());
     s.received_end = s.sent_end;
     return s;
   }

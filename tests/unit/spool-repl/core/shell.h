@@ -28,7 +28,9 @@ enum class Disk {
   home_sync,
   superblock,
   archive,
-  bitmap
+  bitmap,
+  spill_write,
+  spill_read
 };
 
 struct ShellOptions {
@@ -180,12 +182,20 @@ class Shell {
     data = std::move(data_file.bytes);
     arena = Arena(memory_.span());
     reads = Arena(scratch_.span());
-    auto made = Core::create(options_.config, std::move(recovered->log), arena, reads, random);
+    auto made = Core::create(options_.config, std::move(recovered->log), arena, reads, random, chunks());
     ASSERT_TRUE(made) << made.error().message;
     core = std::move(*made);
     core->tick(now_);
     drain();
     if (options_.role == Role::primary) become_primary();
+  }
+  // The chunks of the spill as a start finds them.
+  std::vector<SpillChunk> chunks() const {
+    std::vector<std::uint64_t> numbers;
+    for (const auto& [number, bytes] : spill) numbers.push_back(number);
+    return usable_spill(
+        numbers, [&](std::uint64_t n, bool) -> Result<std::vector<std::byte>> { return spill.at(n); },
+        volume(), options_.replica);
   }
   void write_superblock(const Superblock& sb) {
     for (std::uint64_t at : superblock_offset) encode_superblock(sb, {journal.data() + at, block_size});
@@ -213,6 +223,7 @@ class Shell {
   std::vector<std::string> notices;
   std::vector<NoticeKind> notice_kinds;  // the kind of each
   std::vector<std::byte> archived;
+  std::map<std::uint64_t, std::vector<std::byte>> spill;  // chunks by number
   std::vector<ArbiterRequest> arbiter_requests;
   std::vector<RoleChange> role_changes;
   std::vector<CommandDone> commands;
@@ -234,6 +245,7 @@ class Shell {
     sent.clear(), sent_to.clear(), closed.clear(), notices.clear(), notice_kinds.clear(), commands.clear();
   }
 
+  std::uint64_t spill_from_ = 0;
   struct Op {
     Disk kind;
     std::function<Event(int error)> end;
@@ -298,6 +310,22 @@ class Shell {
                           journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
                       return JournalReadDone{r.token, error, std::move(bytes)};
                     }});
+  }
+  void perform(SpillWrite& w) {
+    add(Disk::spill_write, w.token, [this, n = w.number, bytes = std::move(w.bytes)] {
+      if (n >= spill_from_) spill[n] = bytes;
+    });
+  }
+  void perform(SpillRead& r) {
+    ops_.push_back({Disk::spill_read, [this, r](int error) -> Event {
+                      auto at = spill.find(r.number);
+                      if (at == spill.end()) return JournalReadDone{r.token, ENOENT, {}};
+                      return JournalReadDone{r.token, error, at->second};
+                    }});
+  }
+  void perform(SpillDrop& d) {
+    spill_from_ = d.before;
+    spill.erase(spill.begin(), spill.lower_bound(d.before));
   }
   void perform(HomeRead& r) {
     std::optional<int> found = reads_at_once ? std::optional(read_home(r)) : std::nullopt;

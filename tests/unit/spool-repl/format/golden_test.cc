@@ -12,6 +12,7 @@
 #include "twinloft/base/crc32c.h"
 #include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/format/digest.h"
+#include "twinloft/spool-repl/format/spill.h"
 
 namespace twinloft::repl {
 namespace {
@@ -225,6 +226,14 @@ TEST(Golden, DigestPage) {
   std::vector<std::byte> page(block_size);
   encode_digest_page(volume, 0, digests, page);
   compare("digest-page", page);
+}
+
+TEST(Golden, SpillHeader) {
+  Bytes header(spill_header_bytes);
+  encode_spill_header(
+      {7, mark(17), mark(44), {9 * block_size}, {40 * block_size}, 12, 30 * block_size, 0xc0ffee}, volume, 2,
+      header);
+  compare("spill-header", header);
 }
 
 TEST(Golden, Wire) {

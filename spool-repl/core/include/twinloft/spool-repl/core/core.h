@@ -12,6 +12,7 @@
 #include "twinloft/spool-repl/core/effects.h"
 #include "twinloft/spool-repl/format/agreement.h"
 #include "twinloft/spool-repl/format/recovered.h"
+#include "twinloft/spool-repl/format/spill.h"
 
 namespace twinloft::repl::core {
 
@@ -67,6 +68,7 @@ struct Config {
   // is closed only if the primary may continue without the member.
   Duration slow_peer = std::chrono::seconds(20);
   std::vector<PeerConfig> peers;
+  bool spill = false;  // there is a place for records that the journal has no room for
   // Of buffered links: how often the lag is reported to other replicas, and rates are measured. After
   // buffer_patience, a resync does not wait any longer for a line that can carry the load.
   Duration buffer_interval = std::chrono::seconds(1), buffer_patience = std::chrono::minutes(5);
@@ -181,8 +183,10 @@ class Core {
  public:
   // arena: for the volume's blocks. read_arena: for reads of the data area. Both must outlive the core.
   // Errors: Errc::exhausted if the journal's uncommitted records do not fit into the arena.
+  // spill: the chunks that an earlier process has left, oldest first; verified.
   static Result<std::unique_ptr<Core>> create(const Config& config, RecoveredLog recovered, Arena& arena,
-                                              Arena& read_arena, Random& random);
+                                              Arena& read_arena, Random& random,
+                                              const std::vector<SpillChunk>& spill = {});
   ~Core();
 
   void step(Event event);

@@ -34,12 +34,12 @@ struct ClientRequest {
   std::uint64_t id = 0;  // returned in Complete
 };
 
-struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, BitmapWrite, SuperblockWrite
-                   // or ArchiveTail
+struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, BitmapWrite,
+                   // SuperblockWrite, ArchiveTail or SpillWrite
   Token token = 0;
   int error = 0;  // errno
 };
-struct JournalReadDone {
+struct JournalReadDone {  // of a JournalRead or SpillRead
   Token token = 0;
   int error = 0;
   std::vector<std::byte> bytes;
@@ -167,6 +167,18 @@ struct ArchiveTail {  // copy these parts of the journal durably into a file, be
   std::vector<std::pair<std::uint64_t, std::uint32_t>> parts;  // offset and bytes, on the journal device, in
                                                                // order
 };
+struct SpillWrite {  // a chunk of the spill; durable when done
+  Token token;
+  std::uint64_t number;
+  std::vector<std::byte> bytes;  // header and records (format/spill.h)
+};
+struct SpillRead {  // answered by JournalReadDone, with the whole chunk
+  Token token;
+  std::uint64_t number;
+};
+struct SpillDrop {  // of all chunks with smaller numbers; after the writes before it
+  std::uint64_t before;
+};
 struct ArbiterRequest {
   Token token;
   bool read = false;                   // only read the value (linearizably)
@@ -242,6 +254,9 @@ struct Output {
   std::vector<BitmapWrite> bitmap_writes;
   std::vector<SuperblockWrite> superblock_writes;
   std::vector<ArchiveTail> archives;
+  std::vector<SpillWrite> spill_writes;
+  std::vector<SpillRead> spill_reads;
+  std::vector<SpillDrop> spill_drops;
   std::vector<ArbiterRequest> arbiter_requests;
   std::vector<std::variant<Send, SendRecord>> sends;  // in order for each peer
   std::vector<ClosePeer> closes;
@@ -259,8 +274,8 @@ struct Output {
   friend void perform_in_order(Output& out, Performer& performer);
   auto all() {
     return std::tie(journal_writes, journal_reads, home_reads, home_writes, home_zeros, home_syncs,
-                    bitmap_writes, superblock_writes, archives, arbiter_requests, sends, closes, notices,
-                    completions, role_changes, commands);
+                    bitmap_writes, superblock_writes, archives, spill_writes, spill_reads, spill_drops,
+                    arbiter_requests, sends, closes, notices, completions, role_changes, commands);
   }
 };
 

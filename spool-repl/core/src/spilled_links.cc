@@ -1,0 +1,173 @@
+// Streams that begin with records of the spill: the search for the peer's last record there, and the records
+// up to those of the journal.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "peer_links.h"
+#include "twinloft/base/check.h"
+#include "twinloft/base/errno_text.h"
+
+namespace twinloft::repl::core {
+
+// True: the answer comes with the chunk. Only streams of buffered links know what they have sent beyond the
+// log.
+bool PeerLinks::search_spill(Peer& peer, const LogMark& last) {
+  const SpillIndex::Held* held = peer.config.buffer ? v_.far.spill().behind(last.lsn) : nullptr;
+  if (!held) return false;
+  peer.in<Peer::Matching>()->reading = true;
+  read_chunk(peer, *held);
+  return true;
+}
+
+void PeerLinks::read_chunk(Peer& peer, const SpillIndex::Held& held) {
+  std::uint64_t n = std::uint64_t{peer.id()} << 48 | (peer.connection_no & 0xffffffffffff);
+  v_.out.spill_reads.push_back({make_token(TokenKind::spill_read, n), held.chunk.number});
+}
+
+void PeerLinks::on_spill_read(std::uint64_t n, int error, std::vector<std::byte> chunk) {
+  Peer* peer = peers_.find(static_cast<ReplicaId>(n >> 48));
+  if (!peer || (peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff)) return;
+  auto* matching = peer->in<Peer::Matching>();
+  Peer::Streaming* stream = peer->streaming();
+  bool awaited = matching ? std::exchange(matching->reading, false)
+                          : stream && std::exchange(stream->reading, false);
+  if (!awaited || term_.lost()) return;
+  const SpillIndex::Held* held = nullptr;
+  if (matching)
+    held = v_.far.spill().behind(matching->answer->last.lsn);
+  else if (v_.far.spill().holds(stream->sent_end))
+    held = &v_.far.spill().of(stream->sent_end);
+  if (!held) {  // dropped meanwhile
+    if (matching) match(*peer, MatchState(*matching->answer));
+    return;  // pump() decides about a stream
+  }
+  ByteSpan records = ByteSpan(chunk).subspan(std::min<std::size_t>(chunk.size(), spill_header_bytes));
+  if (error != 0) return lose_spill(fmt::format("cannot be read ({})", errno_text(error)));
+  auto header = decode_spill_chunk(chunk, v_.sb.volume, v_.sb.replica);
+  if (!header || *header != held->chunk)
+    return lose_spill(fmt::format("is damaged in chunk {}", held->chunk.number));
+  if (matching) return find_in_chunk(*peer, records, *held);
+  if (!open_chunk(*stream, std::move(chunk))) lose_spill("is damaged");
+}
+
+// The peer's last record may be of another history. Then only a resync helps.
+void PeerLinks::find_in_chunk(Peer& peer, ByteSpan records, const SpillIndex::Held& held) {
+  LogMark wanted = peer.in<Peer::Matching>()->answer->last;
+  LogMark mark = held.chunk.before;
+  RecordNo no = held.first;
+  while (mark.lsn < wanted.lsn && !records.empty()) {
+    auto r = decode_stored_record(records, v_.sb.volume, v_.sb.volume_blocks);
+    if (!r) return lose_spill("is damaged: " + r.error().message);
+    mark = r->body.mark();
+    records = records.subspan(r->bytes);
+    ++no;
+  }
+  if (mark != wanted || !v_.far.spill().holds(no)) return begin_resync(peer);
+  begin(peer, no, mark);
+}
+
+// Finds the record sent_end in the chunk. False: the chunk is damaged.
+bool PeerLinks::open_chunk(Peer::Streaming& stream, std::vector<std::byte> chunk) const {
+  std::size_t at = spill_header_bytes;
+  for (RecordNo no = v_.far.spill().of(stream.sent_end).first; no < stream.sent_end; ++no) {
+    auto frame = at + block_size <= chunk.size() ? decode_frame(ByteSpan(chunk).subspan(at), v_.sb.volume)
+                                                 : fail(Errc::corrupt, "the chunk ends");
+    if (!frame) return false;
+    at += std::size_t{frame->total_blocks} * block_size;
+  }
+  stream.chunk = Peer::Streaming::Chunk{std::move(chunk), at};
+  return true;
+}
+
+// False: no more records can be sent now.
+bool PeerLinks::pump_spilled(Peer& peer, Peer::Streaming& stream) {
+  if (!peer.config.buffer) {
+    refuse(v_, peer, fmt::format("replica {} has lost records that it had acknowledged", peer.id()));
+    return false;
+  }
+  if (!v_.far.spill().holds(stream.sent_end)) {
+    refuse(v_, peer, fmt::format("replica {} lacks records that are not kept any more", peer.id()));
+    return false;
+  }
+  if (outstanding(peer, stream) > v_.config.send_window_bytes) return false;
+  if (!stream.chunk || stream.chunk->at >= stream.chunk->bytes.size()) {
+    stream.chunk.reset();
+    stream.reading = true;
+    read_chunk(peer, v_.far.spill().of(stream.sent_end));
+    return false;
+  }
+  std::string why = send_spilled(peer, stream);
+  if (!why.empty()) lose_spill(why);
+  return why.empty();
+}
+
+// The reason why it cannot be sent, or an empty text.
+std::string PeerLinks::send_spilled(Peer& peer, Peer::Streaming& stream) {
+  ByteSpan rest = ByteSpan(stream.chunk->bytes).subspan(stream.chunk->at);
+  auto r = decode_stored_record(rest, v_.sb.volume, v_.sb.volume_blocks);
+  if (!r) return "is damaged: " + r.error().message;
+  LogMark last = stream.sent_mark;
+  if (r->body.header.prev_hash != last.hash || r->body.header.first_lsn != last.lsn + 1)
+    return fmt::format("is damaged: record {} does not follow {}", r->body.header.first_lsn.v, last.lsn.v);
+  v_.out.sends.push_back(Send{
+      peer.id(),
+      RecordMessage{peer.epoch, {r->meta.begin(), r->meta.end()}, {r->payload.begin(), r->payload.end()}}});
+  stream.chunk->at += r->bytes;
+  stream.note_sent(r->body.mark(), r->bytes);
+  if (stream.sent_end >= v_.log.first()) stream.chunk.reset();
+  return "";
+}
+
+void PeerLinks::lose_spill(const std::string& why) {
+  v_.far.lose_spill(v_.now);
+  v_.out.notices.push_back({true,
+                            fmt::format("the spill {}: a resync brings far replicas what they lack", why),
+                            NoticeKind::buffer_full});
+  for (Peer& p : peers_) {
+    auto* matching = p.in<Peer::Matching>();
+    if (matching && matching->answer && p.config.buffer) match(p, MatchState(*matching->answer));
+  }
+}
+
+// Records of the spill are not in the log, so the table of epochs decides. It may not reach back.
+bool PeerLinks::lossy_behind(RecordNo end, Lsn lsn) const {
+  if (membership_.lossy_behind(end)) return true;
+  if (end >= v_.log.first()) return false;
+  EpochTable epochs = term_.epochs();
+  bool reaches = std::any_of(epochs.begin(), epochs.end(),
+                             [&](const EpochEntry& e) { return e.start <= lsn + 1; });
+  return !reaches || std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) {
+    return e.start > lsn && (e.flags & epoch_lossy);
+  });
+}
+
+// ---- what the peer has
+
+std::optional<RecordNo> PeerLinks::acknowledged(const Peer& peer, const Peer::Streaming& stream,
+                                                const LogMark& mark) const {
+  if (auto end = v_.log.find(mark)) return end;
+  if (mark == stream.begun_after) return stream.begun_at;
+  if (mark == peer.durable_mark) return peer.durable_end;
+  auto of = std::find_if(stream.sent.begin(), stream.sent.end(),
+                         [&](const auto& s) { return s.mark == mark; });
+  return of == stream.sent.end() ? std::nullopt : std::optional(of->end);
+}
+
+RecordNo PeerLinks::received(const Peer::Streaming& stream, Lsn lsn) const {
+  if (lsn >= v_.log.tail_mark().lsn) return v_.log.end_upto(lsn);
+  RecordNo end = std::min(std::max(stream.begun_at, stream.received_end), v_.log.first());
+  for (const auto& s : stream.sent)
+    if (s.mark.lsn <= lsn) end = s.end;
+  return end;
+}
+
+// Bytes that were sent and are not durable there yet.
+std::uint64_t PeerLinks::outstanding(const Peer& peer, const Peer::Streaming& stream) const {
+  if (peer.config.buffer) return stream.sent_bytes;
+  RecordNo acked = std::max(peer.durable_end, v_.log.first());
+  return v_.log.pos_before(stream.sent_end).v - v_.log.pos_before(std::min(acked, stream.sent_end)).v;
+}
+
+}  // namespace twinloft::repl::core
