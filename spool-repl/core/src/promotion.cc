@@ -403,9 +403,8 @@ std::string told_of_lag(const BehindReport& r, Instant now) {
     return fmt::format(". The primary last reported {:.1f} s ago: everything up to LSN {} was here",
                        seconds(now - r.at), r.last.v);
   return fmt::format(
-      ". The primary last reported {:.1f} s ago: LSN {} to {} were on their way here, {:.1f} MiB of its "
-      "journal, "
-      "written within {:.1f} s",
+      ". The primary last reported {:.1f} s ago: LSN {} to {} were on their way here. That is {:.1f} MiB "
+      "of its journal, written within {:.1f} s",
       seconds(now - r.at), r.durable.v + 1, r.last.v, static_cast<double>(r.bytes) / (1 << 20),
       seconds(r.lag));
 }

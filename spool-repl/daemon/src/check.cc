@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "contents.h"
 #include "core_settings.h"
 #include "expiry_watch.h"
+#include "spill_store.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/unix_socket.h"
@@ -165,6 +167,28 @@ struct Checker {
     if (::stat(path.c_str(), &st) < 0 || !S_ISDIR(st.st_mode))
       warn("{}: {} is not a directory: events, and records that are cut off at a rejoin, could not be kept",
            what, path);
+  }
+
+  // The spill is opened as by `serve`, so its directory exists afterwards.
+  void buffers() {
+    std::uint64_t most = 0;
+    for (const PeerSettings& p : s.peers)
+      if (p.buffer) most = std::max(most, p.buffer->bytes);
+    if (most == 0) return;
+    if (s.spill.empty()) {
+      if (most > s.journal_size / 2)
+        warn("buffer: {} MiB, and without `spill` a far replica may lag by half of the journal only: {} MiB",
+             most >> 20, s.journal_size >> 21);
+      return;
+    }
+    if (auto spill = SpillDirectory::open(s); !spill) {
+      error("{}", spill.error().message);
+    } else {
+      struct statvfs fs{};
+      if (::fstatvfs(spill->fd.get(), &fs) == 0 && std::uint64_t{fs.f_blocks} * fs.f_frsize < most)
+        warn("spill: {} is on a file system of {} MiB, and `buffer` is {} MiB", s.spill,
+             std::uint64_t{fs.f_blocks} * fs.f_frsize >> 20, most >> 20);
+    }
   }
 
   // The places of files, links and sockets that are made when the volume is served.
@@ -360,6 +384,7 @@ Findings check_volume(const VolumeSettings& settings) {
   c.stable_name("journal", settings.journal);
   c.contents();
   c.state_directory(settings.archive.empty() ? "journal" : "archive", daemon::state_directory(settings));
+  c.buffers();
   c.arena();
   c.peers();
   c.arbiter();

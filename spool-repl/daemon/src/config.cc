@@ -44,6 +44,7 @@ class Problems {
   std::vector<std::string> lines_;
 };
 
+constexpr std::uint64_t buffer_bytes_min = 16u << 20;  // several of the largest records
 constexpr Duration network_time_min = std::chrono::milliseconds(50);
 
 // A table that is being read. It knows its position for messages, and finds unknown keys. An error is
@@ -210,6 +211,26 @@ class Table {
   Problems& problems_;
 };
 
+void read_buffer(const Table& p, const toml::table& table, PeerSettings& peer) {
+  using WhenFull = core::BufferConfig::WhenFull;
+  core::BufferConfig buffer;
+  p.size("buffer", buffer.bytes);
+  p.choice<WhenFull>("buffer_full", {{"slow-down", WhenFull::slow_down}, {"resync", WhenFull::resync}},
+                     buffer.when_full);
+  if (!table.contains("buffer")) {
+    if (table.contains("buffer_full"))
+      p.error(table.get("buffer_full"), "buffer_full", "applies to a buffered link: set `buffer` too");
+    return;
+  }
+  if (peer.protocol != core::Protocol::A)
+    p.error(table.get("buffer"), "buffer", "needs protocol = \"A\": no acknowledgement waits for this peer");
+  if (buffer.bytes < buffer_bytes_min)
+    p.error(table.get("buffer"), "buffer", fmt::format("at least {} MiB", buffer_bytes_min >> 20));
+  if (table.contains("clear_text"))
+    p.error(table.get("buffer"), "buffer", "is for long lines: such a link needs TLS, not clear_text");
+  peer.buffer = buffer;
+}
+
 void read_peers(const Table& t, VolumeSettings& v) {
   const toml::array* peers = t.raw().get_as<toml::array>("peer");
   if (!peers && t.raw().contains("peer"))
@@ -223,13 +244,14 @@ void read_peers(const Table& t, VolumeSettings& v) {
     }
     Table p(t, *table, fmt::format("volume.{}.peer", v.name));
     PeerSettings peer;
-    p.allow({"id", "address", "protocol", "certificate_name", "clear_text"});
+    p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full"});
     p.integer("id", 1, replica_id_max, peer.id, true);
     p.text("address", peer.address, true);
     p.peer_address("address", peer.address);
     using core::Protocol;
     p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}},
                        peer.protocol);
+    read_buffer(p, *table, peer);
     p.text("certificate_name", peer.certificate_name);
     p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
     if (peer.direct_cable && !net::numeric_address(peer.address))
@@ -490,6 +512,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
            "resync_rate_min",
            "suspend_timeout",
            "archive",
+           "spill",
            "peer",
            "fuse",
            "ublk",
@@ -535,7 +558,12 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   read_resync(t, v);
   t.duration("suspend_timeout", v.suspend_timeout);
   t.path("archive", v.archive);
+  t.path("spill", v.spill);
   read_peers(t, v);
+  bool buffers = std::any_of(v.peers.begin(), v.peers.end(),
+                             [](const auto& p) { return p.buffer.has_value(); });
+  if (!v.spill.empty() && !buffers)
+    t.error(table.get("spill"), "spill", "applies to buffered links, and no [[peer]] has a `buffer`");
   read_arbiter(t, v);
   unsigned replicas = 1 + static_cast<unsigned>(v.peers.size());
   t.integer("min_in_sync", 1, replicas, v.min_in_sync);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "twinloft/base/fd.h"
@@ -10,6 +11,7 @@
 #include "twinloft/spool-repl/export/nbd_server.h"
 #include "twinloft/spool-repl/export/ublk_export.h"
 #include "twinloft/spool-repl/format/digest.h"
+#include "twinloft/spool-repl/format/spill.h"
 #include "twinloft/spool-repl/format/wire.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 #include "twinloft/spool-repl/ports/block_target.h"
@@ -45,12 +47,20 @@ std::uint64_t of_clients(const VolumeSettings& s) {
   return bytes;
 }
 
+// A chunk that is filled, one that is written, and one for each replica that is sent records from the spill.
+std::uint64_t of_spill(const VolumeSettings& s) {
+  if (s.spill.empty()) return 0;
+  auto buffered = std::count_if(s.peers.begin(), s.peers.end(),
+                                [](const auto& p) { return p.buffer.has_value(); });
+  return (2 + 2 * static_cast<std::uint64_t>(buffered)) * spill_chunk_bytes_max;
+}
+
 std::uint64_t of_replicas(const VolumeSettings& s) {
   if (s.peers.empty()) return 0;
   std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
   std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that wait for
                                                                                     // room
-  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting;
+  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting + of_spill(s);
 }
 
 }  // namespace

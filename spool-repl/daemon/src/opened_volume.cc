@@ -5,6 +5,25 @@
 
 namespace twinloft::repl::daemon {
 
+namespace {
+
+// The spill is a cache, so a volume starts without it.
+std::vector<SpillChunk> open_spill(const VolumeSettings& settings, OpenedVolume& v,
+                                   const StartEvent& happened) {
+  if (settings.spill.empty()) return {};
+  auto spill = SpillDirectory::open(settings);
+  if (!spill) {
+    happened("spill",
+             fmt::format("{}. Far replicas may lag by half of the journal only", spill.error().message),
+             true);
+    return {};
+  }
+  v.spill = std::move(*spill);
+  return v.spill->find(v.superblock.volume, v.superblock.replica);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<OpenedVolume>> OpenedVolume::open(const VolumeSettings& settings, Storage storage,
                                                          Random& random, const StartEvent& happened) {
   auto v = std::make_unique<OpenedVolume>();
@@ -23,7 +42,9 @@ Result<std::unique_ptr<OpenedVolume>> OpenedVolume::open(const VolumeSettings& s
   v->was_primary = last_writer(log) == log.superblock.replica;
   v->arena = std::make_unique<core::Arena>(memory);
   v->reads = std::make_unique<core::Arena>(v->read_memory.span());
-  TL_TRY_ASSIGN(v->core, core::Core::create(config, std::move(log), *v->arena, *v->reads, random));
+  std::vector<SpillChunk> chunks = open_spill(settings, *v, happened);
+  config.spill = v->spill.has_value();
+  TL_TRY_ASSIGN(v->core, core::Core::create(config, std::move(log), *v->arena, *v->reads, random, chunks));
   return v;
 }
 

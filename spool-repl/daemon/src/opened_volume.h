@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "arena_memory.h"
+#include "spill_store.h"
 #include "storage.h"
 #include "twinloft/spool-repl/core/core.h"
 
@@ -18,6 +20,7 @@ struct OpenedVolume {
   ArenaMemory arena_memory, read_memory;
   Superblock superblock;
   bool was_primary = false;  // by this replica's log: it began the newest epoch
+  std::optional<SpillDirectory> spill;
   std::unique_ptr<core::Arena> arena, reads;
   std::unique_ptr<core::Core> core;
 };

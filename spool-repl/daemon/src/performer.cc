@@ -17,7 +17,10 @@ Performer::Performer(Parts parts)
       disk_(parts_.loop, parts_.volume.storage.journal, parts_.volume.storage.data,
             [this](core::Event&& e) { parts_.volume.core->step(std::move(e)); }),
       archiver_(std::make_unique<Archiver>(parts_.loop, parts_.volume.storage.journal.fd.get(),
-                                           state_directory(parts_.settings), parts_.settings.name)) {}
+                                           state_directory(parts_.settings), parts_.settings.name)) {
+  if (auto& spill = parts_.volume.spill)
+    spill_ = std::make_unique<SpillStore>(parts_.loop, std::move(*spill));
+}
 
 void Performer::perform_all() {
   for (;;) {
@@ -36,6 +39,27 @@ void Performer::perform(core::ArchiveTail& tail) {
                          path ? fmt::format("{} are kept in {}", records, *path)
                               : fmt::format("{} cannot be kept: {}", records, path.error().message));
     parts_.volume.core->step(core::DiskDone{token, path ? 0 : EIO});
+  });
+}
+
+// The core reports that the spill fails, and the event log gets the file and the reason once.
+void Performer::perform(core::SpillWrite& w) {
+  core::Token token = w.token;
+  spill_->write(std::move(w), [this, token](int error, const std::string& trouble) {
+    if (error != 0) parts_.reporter.say("spill", trouble, true, 0, 0, true);
+    parts_.volume.core->step(core::DiskDone{token, error});
+  });
+}
+
+void Performer::perform(const core::SpillRead& r) {
+  spill_->read(r, [this, token = r.token](int error, std::vector<std::byte> bytes) {
+    parts_.volume.core->step(core::JournalReadDone{token, error, std::move(bytes)});
+  });
+}
+
+void Performer::perform(const core::SpillDrop& d) {
+  spill_->drop(d, [this](const std::string& trouble) {
+    parts_.reporter.say("spill", trouble + ": the file stays", true, 0, 0, true);
   });
 }
 

@@ -13,6 +13,7 @@
 #include "opened_volume.h"
 #include "reporter.h"
 #include "resync_watch.h"
+#include "spill_store.h"
 
 namespace twinloft::repl::daemon {
 
@@ -40,7 +41,10 @@ class Performer {
   bool disk_has_failed() const { return disk_failed_; }  // since the start
   // For the end, in this order: no more requests to the arbiter, and no more archiving thread.
   void end_arbiter() { parts_.arbiter.reset(); }
-  void end_archiver() { archiver_.reset(); }
+  void end_archiver() {
+    archiver_.reset();
+    spill_.reset();
+  }
 
  private:
   template <class Effects>
@@ -50,6 +54,9 @@ class Performer {
     disk_.perform(effect);
   }
   void perform(core::ArchiveTail& tail);
+  void perform(core::SpillWrite& write);
+  void perform(const core::SpillRead& read);
+  void perform(const core::SpillDrop& drop);
   void perform(core::ArbiterRequest& r);
   void perform(const core::Send& s) { parts_.links.send(s); }
   void perform(const core::SendRecord& r) { parts_.links.send(r); }
@@ -64,6 +71,7 @@ class Performer {
   ResyncWatch resyncs_;
   DiskShell disk_;
   std::unique_ptr<Archiver> archiver_;
+  std::unique_ptr<SpillStore> spill_;  // nullptr: none
   core::Output out_;
   bool disk_failed_ = false;
 };

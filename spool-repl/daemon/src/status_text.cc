@@ -270,6 +270,39 @@ void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net,
   }
 }
 
+namespace {
+
+std::string lag_seconds(Duration lag) {
+  return duration_text(
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(lag).count()));
+}
+
+// What the peer lacks, and what becomes of it.
+std::string buffer_text(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  if (!p.buffer || (s.role == core::Role::secondary && p.primary)) return "";
+  const core::BufferStatus& b = *p.buffer;
+  const char* const next = "\n           ";
+  if (b.waits)
+    return fmt::format("{}buffer given up: its resync waits until the line can carry the load", next);
+  if (b.given_up) return fmt::format("{}buffer given up: it needs a resync", next);
+  if (b.lag_bytes == 0) return fmt::format("{}buffer empty, of {}", next, size_text(b.bound));
+  return fmt::format("{}buffer {} of {} used: {} LSNs and {} behind{}", next, size_text(b.lag_bytes),
+                     size_text(b.bound), b.lag_lsns, lag_seconds(b.lag),
+                     b.slows ? ". FULL: writers wait for it" : "");
+}
+
+std::string behind_line(const core::VolumeStatus& s) {
+  if (!s.behind || s.role == core::Role::primary) return "";
+  const core::BehindReport& r = *s.behind;
+  std::string ago = lag_seconds(s.now - r.at);
+  if (r.durable >= r.last)
+    return fmt::format("  behind   nothing, reported {} ago at LSN {}\n", ago, r.last.v);
+  return fmt::format("  behind   LSN {} of {}, {}, {}; reported {} ago\n", r.durable.v, r.last.v,
+                     size_text(r.bytes), lag_seconds(r.lag), ago);
+}
+
+}  // namespace
+
 std::string status_text(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(v),
@@ -297,6 +330,7 @@ std::string status_text(const NodeView& v) {
       out += fmt::format(
           "\n           slowed to {}/s: flushes or reads take longer than resync_latency_target",
           size_text(s.resync_held_to));
+    out += buffer_text(s, p);
     if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -316,6 +350,8 @@ std::string status_text(const NodeView& v) {
   out += fmt::format("  journal  {} of {} used   arena {} of {} used   {} blocks to write home\n",
                      size_text(s.journal_used), size_text(s.journal_size), size_text(s.arena_used),
                      size_text(s.arena_size), s.dirty_blocks);
+  if (!v.settings.spill.empty()) out += fmt::format("  spill    {} used\n", size_text(s.spilled));
+  out += behind_line(s);
   out += memory_line(v);
   return out;
 }
@@ -362,6 +398,29 @@ json::value link_json(const NodeView& v, const core::PeerStatus& p) {
   return out;
 }
 
+double seconds_of(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+json::value buffer_json(const core::PeerStatus& p) {
+  if (!p.buffer) return nullptr;
+  const core::BufferStatus& b = *p.buffer;
+  return json::object{{"bound_bytes", b.bound},   {"lag_bytes", b.lag_bytes},
+                      {"lag_lsns", b.lag_lsns},   {"lag_seconds", seconds_of(b.lag)},
+                      {"full", b.slows},          {"given_up", b.given_up},
+                      {"waits_for_line", b.waits}};
+}
+
+json::value behind_json(const core::VolumeStatus& s) {
+  if (!s.behind || s.role == core::Role::primary) return nullptr;
+  const core::BehindReport& r = *s.behind;
+  return json::object{{"last_lsn", r.last.v},
+                      {"durable_lsn", r.durable.v},
+                      {"lag_bytes", r.bytes},
+                      {"lag_seconds", seconds_of(r.lag)},
+                      {"reported_seconds_ago", seconds_of(s.now - r.at)}};
+}
+
 json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
   const core::VolumeStatus& s = v.status;
   return {{"id", p.id},
@@ -379,6 +438,7 @@ json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
           {"received_lsn", p.received.v},
           {"durable_lsn", p.durable.v},
           {"link", link_json(v, p)},
+          {"buffer", buffer_json(p)},
           {"reason", p.why}};
 }
 
@@ -424,6 +484,8 @@ std::string status_json(const NodeView& v) {
   json::value certificate_expires = nullptr;
   if (v.certificate_ends) certificate_expires = *v.certificate_ends;
   json::object root{{"memory", memory_json(v)},
+                    {"behind", behind_json(s)},
+                    {"spilled_bytes", s.spilled},
                     {"certificate_expires", certificate_expires},
                     {"name", v.settings.name},
                     {"volume", v.volume.text()},

@@ -128,6 +128,43 @@ TEST_F(ConfigTest, EverythingIsRead) {
   EXPECT_EQ(v.nbd_name, "mail");
 }
 
+constexpr const char* far_peer = R"(listen = "10.0.0.2:7788"
+spill = "/var/lib/twinloft/spill"
+[[volume.mail.peer]]
+id = 3
+address = "10.0.0.3:7788"
+protocol = "A"
+buffer = "64GiB"
+)";
+
+TEST_F(ConfigTest, BufferedLinks) {
+  auto out = load(minimal + far_peer);
+  ASSERT_TRUE(out) << out.error().message;
+  using WhenFull = core::BufferConfig::WhenFull;
+  EXPECT_EQ(out->volumes[0].peers[0].buffer, (core::BufferConfig{64ull << 30, WhenFull::slow_down}));
+  EXPECT_EQ(out->volumes[0].spill, "/var/lib/twinloft/spill");
+  out = load(minimal + far_peer + "buffer_full = \"resync\"\n");
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].peers[0].buffer->when_full, WhenFull::resync);
+
+  std::string far = minimal + far_peer;
+  auto with = [&](std::string_view before, std::string_view after) {
+    std::string text = far;
+    return text.replace(text.find(before), before.size(), after);
+  };
+  constexpr int buffer_line = minimal_lines + 7;
+  EXPECT_TRUE(refused(with("\"A\"", "\"B\""), buffer_line, "volume.mail.peer.buffer", "needs protocol"));
+  EXPECT_TRUE(refused(with("64GiB", "1MiB"), buffer_line, "volume.mail.peer.buffer", "at least 16 MiB"));
+  EXPECT_TRUE(
+      refused(far + "clear_text = \"direct-cable\"\n", buffer_line, "volume.mail.peer.buffer", "needs TLS"));
+  EXPECT_TRUE(refused(with("buffer = \"64GiB\"", "buffer_full = \"resync\""), buffer_line,
+                      "volume.mail.peer.buffer_full", "set `buffer` too"));
+  EXPECT_TRUE(
+      refused(with("buffer = \"64GiB\"\n", ""), minimal_lines + 2, "volume.mail.spill", "no [[peer]]"));
+  EXPECT_TRUE(refused(far + "buffer_full = \"drop\"\n", buffer_line + 1, "volume.mail.peer.buffer_full",
+                      "\"slow-down\", \"resync\""));
+}
+
 TEST_F(ConfigTest, Defaults) {
   auto out = load(minimal);
   ASSERT_TRUE(out) << out.error().message;

@@ -139,5 +139,31 @@ TEST_F(StatusText, APrimaryTellsWhatSlowsAResync) {
   EXPECT_FALSE(says("slowed")) << text();
 }
 
+TEST_F(StatusText, ABufferedLinkTellsItsLag) {
+  status.role = core::Role::primary;
+  connect(2);
+  auto& b = peer(2).buffer.emplace();
+  b.bound = 64ull << 30;
+  EXPECT_TRUE(says("buffer empty, of 64 GiB")) << text();
+  b.lag_bytes = 300u << 20, b.lag_lsns = 812, b.lag = std::chrono::seconds(75);
+  EXPECT_TRUE(says("buffer 300 MiB of 64 GiB used: 812 LSNs and 1 min 15 s behind\n")) << text();
+  b.slows = true;
+  EXPECT_TRUE(says("behind. FULL: writers wait for it\n")) << text();
+  b.given_up = true;
+  EXPECT_TRUE(says("buffer given up: it needs a resync")) << text();
+  b.waits = true;
+  EXPECT_TRUE(says("its resync waits until the line can carry the load")) << text();
+}
+
+TEST_F(StatusText, AFarReplicaTellsWhatItLacks) {
+  connect(2);
+  status.now = Instant{} + std::chrono::seconds(100);
+  status.behind = core::BehindReport{Lsn{90}, Lsn{70}, 3u << 20, std::chrono::seconds(4),
+                                     Instant{} + std::chrono::seconds(88)};
+  EXPECT_TRUE(says("behind   LSN 70 of 90, 3072 KiB, 4 s; reported 12 s ago")) << text();
+  status.behind->durable = Lsn{90};
+  EXPECT_TRUE(says("behind   nothing, reported 12 s ago at LSN 90")) << text();
+}
+
 }  // namespace
 }  // namespace twinloft::repl::daemon

@@ -26,6 +26,7 @@ struct PeerSettings {
   core::Protocol protocol = core::Protocol::C;
   std::string certificate_name = {};  // in the peer's certificate; empty: as `spool-repl cert issue` names it
   bool direct_cable = false;          // clear text
+  std::optional<core::BufferConfig> buffer = {};
 };
 
 struct VolumeSettings {
@@ -43,6 +44,7 @@ struct VolumeSettings {
   std::uint64_t resync_rate_min = 4u << 20;                        // bytes a second
   Duration suspend_timeout{0};  // 0: a suspended volume waits without limit
   std::string archive;          // directory for tails that are cut off; default: beside the journal
+  std::string spill;            // directory for records that far replicas lack; empty: none
   std::uint64_t size = 0;       // bytes; used by `create`
   std::string data, journal;    // paths
   std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` if it makes the file
