@@ -64,6 +64,7 @@ TEST(LineRateTest, AQuietVolumeFitsThroughTheLine) {
 struct FarBuffersTest : RolesTest {
   using WhenFull = BufferConfig::WhenFull;
   static constexpr std::uint64_t mib = 1u << 20;
+  std::uint64_t ring = journal_ring_bytes_min;
 
   // Replica 1 is primary. The last replica is behind buffered links, the others use C.
   void make_far(std::size_t count, std::uint64_t bound = 64 * mib, WhenFull when_full = WhenFull::slow_down,
@@ -78,7 +79,7 @@ struct FarBuffersTest : RolesTest {
       for (PeerConfig& p : c.peers)
         if (id == count || p.id == count) p = {p.id, Protocol::A, BufferConfig{bound, when_full}};
       nodes.push_back(std::make_unique<Shell>(
-          ShellOptions{.replica = id, .config = c, .volume_blocks = 4096, .seed = id}));
+          ShellOptions{.replica = id, .config = c, .volume_blocks = 4096, .ring_bytes = ring, .seed = id}));
     }
     delivered.assign(count, 0);
     connect_all();
@@ -500,6 +501,52 @@ TEST_F(SpillTest, ADamagedJournalIsNotSpilled) {
   exchange();
   EXPECT_EQ(spilled(1), 0u);
   EXPECT_TRUE(says(1, "of the journal"));
+}
+
+// The next chunk is read while one is written. If the write fails, the next one does not continue the spill.
+TEST_F(SpillTest, AChunkBehindAFailedOneIsNotTaken) {
+  ring = 32 * mib;
+  make_spilling(2);
+  disconnect_far();
+  write_much(16);
+  ASSERT_GT(node(1).spill.size(), 0u);
+  node(1).held = [](Disk kind) { return kind == Disk::spill_write; };
+  while (node(1).pending(Disk::spill_write) == 0) write_mib(1), checkpoint(1);
+  // A second chunk is read, and waits for the write.
+  for (int i = 0; i < 6; ++i) write_mib(1), checkpoint(1);
+  node(1).held = nullptr;
+  int failures = 1;
+  node(1).fault = [&](Disk kind) { return kind == Disk::spill_write && failures-- > 0 ? EIO : 0; };
+  for (int i = 0; i < 4; ++i) write_mib(1), checkpoint(1), node(1).pass_time(seconds(1));
+  exchange();
+  ASSERT_LT(failures, 1);
+  ASSERT_GT(spilled(1), 4 * mib);
+  connect_far();
+  expect_equal();
+  EXPECT_FALSE(says(1, "damaged"));
+  EXPECT_FALSE(says(1, "resync"));
+}
+
+TEST_F(SpillTest, AResyncOfAMemberDropsItsSpill) {
+  make_spilling(3);
+  disconnect_far();
+  write_much(12);
+  ASSERT_GT(spilled(2), 4 * mib);
+  disconnect(1, 2);
+  exchange();
+  for (int i = 0; i < 12; ++i) write_mib(1), checkpoint(1);
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(says(2, "resync"));
+  EXPECT_EQ(spilled(2), 0u);
+  EXPECT_TRUE(node(2).spill.empty());
+  EXPECT_TRUE(buffer(2).given_up) << "it has no record that the far replica needs next";
+  node(1).pass_time(seconds(2));
+  exchange();
+  connect_far();
+  node(1).pass_time(seconds(2));
+  expect_equal();
+  EXPECT_FALSE(says(3, "resync")) << "the primary has all of them";
 }
 
 TEST(SpillIndexTest, OnlyChunksThatReachTheLogAreTaken) {
