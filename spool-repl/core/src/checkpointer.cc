@@ -23,7 +23,7 @@ bool Checkpointer::nothing_to_do() const {
 
 bool Checkpointer::due() const {
   bool blocks = !v_.committed.empty();
-  bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
+  bool tail = std::min(v_.log.committed_end(), v_.tail_bound()) > v_.log.first();
   // An epoch record has no blocks. A round only moves home_end past it.
   if (under_way() || sync_requested_ || (hurried() && v_.home_end < v_.log.committed_end())) return true;
   if (!blocks && !tail) return false;

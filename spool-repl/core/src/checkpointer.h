@@ -77,7 +77,7 @@ class Checkpointer {
   void submit_marks(BitmapWrite write);
   void store_tail();
   void finish();
-  RecordNo reachable_tail() const { return std::min(v_.home_end, std::max(v_.tail_limit, v_.log.first())); }
+  RecordNo reachable_tail() const { return std::min(v_.home_end, std::max(v_.tail_bound(), v_.log.first())); }
 
   Volume& v_;
   Phase phase_ = Phase::idle;

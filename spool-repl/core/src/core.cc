@@ -246,7 +246,7 @@ void Core::Parts::become_secondary() {
   bool lost = primary()->lost();
   if (!lost) primary()->tell_commit();
   role.emplace<Secondary>(volume, checkpointer);
-  volume.tail_limit = UINT64_MAX;
+  volume.tail_limit = volume.far.hold();
   volume.out.role_changes.push_back({Role::secondary, lost});
   if (!lost)
     volume.out.notices.push_back({false, fmt::format("replica {} is Secondary", volume.sb.replica),
@@ -435,6 +435,7 @@ void Core::Parts::advance() {
     if (granted && secondary()->settled()) become_primary();
   }
   volume.far.note_time(volume.now);
+  volume.give_up_unreachable();
   with_role([](auto& r) { r.advance(); });
   advance_repair();
   if (primary() && primary()->may_step_down()) become_secondary();

@@ -81,11 +81,14 @@ void FarBuffers::note_time(Instant now) {
 
 void FarBuffers::follows(FarBuffer& b, RecordNo no, const LogMark& mark, Instant now) {
   if (no > b.need || b.given_up()) {
+    // While the journal is full of records that the spill does not take, only those count.
+    if (!spill_.holds(no) || journal_fill(b) < 1) b.progress_at = now;
     b.need = no;
     b.has = mark;
-    b.progress_at = now;
   }
-  if (eased(b)) b.given_up_at.reset();
+  // The spill is not extended to records before it.
+  bool before_the_spill = !spill_.empty() && b.need < spill_.first();
+  if (eased(b) && reaches(b) && !before_the_spill) b.given_up_at.reset();
 }
 
 void FarBuffers::give_up(FarBuffer& b, Instant now) {
@@ -121,18 +124,19 @@ std::uint64_t FarBuffers::lag_bytes(const FarBuffer& b) const {
 }
 
 // The bound is that of the configuration, and the room of the journal for records that are not in the spill.
+double FarBuffers::fill(const FarBuffer& b) const {
+  double of_bound = static_cast<double>(lag_bytes(b)) / static_cast<double>(b.config.bytes);
+  return std::max(of_bound, journal_fill(b));
+}
+
 // A spill that is written, but slowly, lets writers wait for room in the journal, unless the policy is that
 // they never wait.
-double FarBuffers::fill(const FarBuffer& b) const {
-  auto share = [](std::uint64_t part, std::uint64_t whole) {
-    return static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(whole, 1));
-  };
-  double fill = share(lag_bytes(b), b.config.bytes);
+double FarBuffers::journal_fill(const FarBuffer& b) const {
   bool spills = can_spill_ && !spill_failing_;
-  if (spills && b.config.when_full == BufferConfig::WhenFull::slow_down) return fill;
+  if (spills && b.config.when_full == BufferConfig::WhenFull::slow_down) return 0;
   std::uint64_t room = spills ? log_.ring_bytes() / 4 * 3 : log_.ring_bytes() / 2;
   RecordNo in_journal = std::clamp(std::max(b.need, spill_.end()), log_.first(), log_.end());
-  return std::max(fill, share(log_.bytes_behind(in_journal), room));
+  return static_cast<double>(log_.bytes_behind(in_journal)) / static_cast<double>(room);
 }
 
 Duration FarBuffers::lag(const FarBuffer& b, Instant now) const {
@@ -190,10 +194,10 @@ void FarBuffers::drop_unneeded() {
     spill_.drop_before(need);
 }
 
-void FarBuffers::lose_spill(Instant now) {
-  spill_.clear();
+void FarBuffers::lose_spill(RecordNo end, Instant now) {
   for (FarBuffer& b : buffers_)
-    if (!b.given_up() && b.need < log_.first()) give_up(b, now);
+    if (!b.given_up() && b.need < end && b.need < log_.first()) give_up(b, now);
+  spill_.drop_before(end);
 }
 
 // ---- for writers and people

@@ -99,6 +99,8 @@ class FarBuffers {
   void follows(FarBuffer& b, RecordNo no, const LogMark& mark, Instant now);
   void follows(FarBuffer& b, RecordNo no, Instant now) { follows(b, no, log_.mark_before(no), now); }
   void give_up(FarBuffer& b, Instant now);
+  // The first record that the replica lacks is here, and so are all behind it.
+  bool reaches(const FarBuffer& b) const { return b.need >= log_.first() || spill_.holds(b.need); }
   void on_cut();               // the log has lost its newest records
   void on_reset(Instant now);  // the log is empty, and of another history
 
@@ -129,13 +131,14 @@ class FarBuffers {
   // Whether the chunk continues the spill, or begins it with records that are needed.
   bool spill_wants(const SpillIndex::Held& held) const;
   void add_to_spill(const SpillIndex::Held& held) { spill_.add(held); }
-  void drop_unneeded();          // chunks
-  void lose_spill(Instant now);  // what needs it is given up
+  void drop_unneeded();                        // chunks
+  void lose_spill(RecordNo end, Instant now);  // up to there. What needs it is given up
   bool spill_failing() const { return spill_failing_; }
   void set_spill_failing(bool failing) { spill_failing_ = failing; }
 
  private:
-  double fill(const FarBuffer& b) const;  // 1: at the bound
+  double fill(const FarBuffer& b) const;          // 1: at the bound
+  double journal_fill(const FarBuffer& b) const;  // the part of it that the spill does not take
   std::uint64_t pos_before(RecordNo no) const;
   RecordNo oldest_need() const;
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "peer_links.h"
 #include "twinloft/base/check.h"
@@ -22,11 +23,14 @@ std::string lag_text(const FarBuffers& far, const FarBuffer& b, Instant now) {
 void PeerLinks::bound_buffers() {
   for (FarBuffer& b : v_.far) {
     Peer& p = *peers_.find(b.of);
-    const Peer::Streaming* stream = p.streaming();
-    // The records before the stream's begin are durable there only once the peer says so.
-    if (stream && p.durable_end >= stream->begun_at) v_.far.follows(b, p.durable_end, p.durable_mark, v_.now);
+    Peer::Streaming* stream = p.streaming();
+    // The records before the stream's begin are durable there only once the peer says so. The rate counts
+    // from the next time on: until then, the place is that of an earlier connection.
+    bool known = stream && p.durable_end >= stream->begun_at;
+    if (known) v_.far.follows(b, p.durable_end, p.durable_mark, v_.now);
     std::uint64_t written = v_.log.pos_before(v_.log.end()).v;
-    b.line.note(written, stream ? std::optional(written - v_.far.lag_bytes(b)) : std::nullopt, v_.now);
+    bool measures = known && std::exchange(stream->place_known, true);
+    b.line.note(written, measures ? std::optional(written - v_.far.lag_bytes(b)) : std::nullopt, v_.now);
     bound_buffer(b, p);
   }
 }

@@ -70,7 +70,8 @@ struct Peer {
       LogMark mark;  // of the last probe
     };
     std::optional<Search> search;
-    bool reading = false;  // the chunk of the spill in which the peer's last record may be
+    // The chunk of the spill that is being read, since the peer's last record may be in it.
+    std::optional<std::uint64_t> reading;
   };
 
   // SyncBegin has been sent.
@@ -95,6 +96,7 @@ struct Peer {
       std::size_t at = 0;  // of the record sent_end
     };
     std::optional<Chunk> chunk;
+    std::optional<std::uint64_t> reading_chunk;  // its number
     // Over a buffered link: what was sent and is not durable there yet. The journal's tail may have passed
     // it.
     struct Sent {
@@ -107,6 +109,7 @@ struct Peer {
     LogMark begun_after, sent_mark;  // before begun_at, before sent_end
     void note_sent(const LogMark& mark, std::uint64_t bytes);
     void note_durable(RecordNo end);
+    bool place_known = false;                // by an acknowledgement of this stream
     std::optional<Behind> behind_told;       // to a peer behind a buffered link
     std::map<ReplicaId, KeepFor> keep_told;  // to the others, for each of these peers
   };

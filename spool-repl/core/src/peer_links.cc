@@ -87,9 +87,9 @@ void PeerLinks::pump() {
 void PeerLinks::pump(Peer& peer) {
   if (!peer.is_streaming() || membership_.first_record_not_durable()) return;
   Peer::Streaming& stream = *peer.streaming();
-  while (!stream.reading && stream.sent_end < v_.log.first())
+  while (!stream.reading && !stream.reading_chunk && stream.sent_end < v_.log.first())
     if (!pump_spilled(peer, stream)) return;
-  while (!stream.reading && stream.sent_end < v_.log.end()) {
+  while (!stream.reading && !stream.reading_chunk && stream.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(stream.sent_end);
     if (outstanding(peer, stream) > v_.config.send_window_bytes) return;
     if (r.in_memory()) {

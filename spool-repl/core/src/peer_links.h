@@ -77,7 +77,7 @@ class PeerLinks {
   bool pump_spilled(Peer& peer, Peer::Streaming& stream);
   std::string send_spilled(Peer& peer, Peer::Streaming& stream);
   bool open_chunk(Peer::Streaming& stream, std::vector<std::byte> chunk) const;
-  void lose_spill(const std::string& why);
+  void lose_spill(RecordNo end, const std::string& why);  // up to there
   bool lossy_behind(RecordNo end, Lsn lsn) const;
   std::optional<RecordNo> acknowledged(const Peer& peer, const Peer::Streaming& stream,
                                        const LogMark& mark) const;

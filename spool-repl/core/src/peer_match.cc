@@ -20,6 +20,8 @@ void PeerLinks::match(Peer& peer, const MatchState& m) {
   auto& matching = *peer.in<Peer::Matching>();
   matching.answer = m;
   matching.again = false;
+  matching.search.reset();
+  if (matching.reading) return;  // the chunk leads back here
   if (auto end = v_.log.find(m.last)) return begin(peer, *end, m.last);
   if (search_spill(peer, m.last)) return;
   // Only records at or after the tail of the peer's log can be found there.

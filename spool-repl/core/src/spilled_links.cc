@@ -16,7 +16,7 @@ namespace twinloft::repl::core {
 bool PeerLinks::search_spill(Peer& peer, const LogMark& last) {
   const SpillIndex::Held* held = peer.config.buffer ? v_.far.spill().behind(last.lsn) : nullptr;
   if (!held) return false;
-  peer.in<Peer::Matching>()->reading = true;
+  peer.in<Peer::Matching>()->reading = held->chunk.number;
   read_chunk(peer, *held);
   return true;
 }
@@ -31,25 +31,26 @@ void PeerLinks::on_spill_read(std::uint64_t n, int error, std::vector<std::byte>
   if (!peer || (peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff)) return;
   auto* matching = peer->in<Peer::Matching>();
   Peer::Streaming* stream = peer->streaming();
-  bool awaited = matching ? std::exchange(matching->reading, false)
-                          : stream && std::exchange(stream->reading, false);
-  if (!awaited || term_.lost()) return;
+  std::optional<std::uint64_t> number = matching ? std::exchange(matching->reading, std::nullopt)
+                                        : stream ? std::exchange(stream->reading_chunk, std::nullopt)
+                                                 : std::nullopt;
+  if (!number || term_.lost()) return;
   const SpillIndex::Held* held = nullptr;
   if (matching)
     held = v_.far.spill().behind(matching->answer->last.lsn);
   else if (v_.far.spill().holds(stream->sent_end))
     held = &v_.far.spill().of(stream->sent_end);
-  if (!held) {  // dropped meanwhile
+  if (!held || held->chunk.number != *number) {  // dropped meanwhile, or the peer has answered again
     if (matching) match(*peer, MatchState(*matching->answer));
     return;  // pump() decides about a stream
   }
-  ByteSpan records = ByteSpan(chunk).subspan(std::min<std::size_t>(chunk.size(), spill_header_bytes));
-  if (error != 0) return lose_spill(fmt::format("cannot be read ({})", errno_text(error)));
+  RecordNo end = held->end();
+  if (error != 0) return lose_spill(end, fmt::format("cannot be read ({})", errno_text(error)));
   auto header = decode_spill_chunk(chunk, v_.sb.volume, v_.sb.replica);
   if (!header || *header != held->chunk)
-    return lose_spill(fmt::format("is damaged in chunk {}", held->chunk.number));
-  if (matching) return find_in_chunk(*peer, records, *held);
-  if (!open_chunk(*stream, std::move(chunk))) lose_spill("is damaged");
+    return lose_spill(end, fmt::format("is damaged in chunk {}", *number));
+  if (matching) return find_in_chunk(*peer, ByteSpan(chunk).subspan(spill_header_bytes), *held);
+  if (!open_chunk(*stream, std::move(chunk))) lose_spill(end, "is damaged");
 }
 
 // The peer's last record may be of another history. Then only a resync helps.
@@ -59,7 +60,7 @@ void PeerLinks::find_in_chunk(Peer& peer, ByteSpan records, const SpillIndex::He
   RecordNo no = held.first;
   while (mark.lsn < wanted.lsn && !records.empty()) {
     auto r = decode_stored_record(records, v_.sb.volume, v_.sb.volume_blocks);
-    if (!r) return lose_spill("is damaged: " + r.error().message);
+    if (!r) return lose_spill(held.end(), "is damaged: " + r.error().message);
     mark = r->body.mark();
     records = records.subspan(r->bytes);
     ++no;
@@ -94,12 +95,14 @@ bool PeerLinks::pump_spilled(Peer& peer, Peer::Streaming& stream) {
   if (outstanding(peer, stream) > v_.config.send_window_bytes) return false;
   if (!stream.chunk || stream.chunk->at >= stream.chunk->bytes.size()) {
     stream.chunk.reset();
-    stream.reading = true;
-    read_chunk(peer, v_.far.spill().of(stream.sent_end));
+    const SpillIndex::Held& held = v_.far.spill().of(stream.sent_end);
+    stream.reading_chunk = held.chunk.number;
+    read_chunk(peer, held);
     return false;
   }
+  RecordNo end = v_.far.spill().of(stream.sent_end).end();
   std::string why = send_spilled(peer, stream);
-  if (!why.empty()) lose_spill(why);
+  if (!why.empty()) lose_spill(end, why);
   return why.empty();
 }
 
@@ -120,8 +123,8 @@ std::string PeerLinks::send_spilled(Peer& peer, Peer::Streaming& stream) {
   return "";
 }
 
-void PeerLinks::lose_spill(const std::string& why) {
-  v_.far.lose_spill(v_.now);
+void PeerLinks::lose_spill(RecordNo end, const std::string& why) {
+  v_.far.lose_spill(end, v_.now);
   v_.out.notices.push_back({true,
                             fmt::format("the spill {}: a resync brings far replicas what they lack", why),
                             NoticeKind::buffer_full});

@@ -18,9 +18,13 @@ void Spiller::load(const std::vector<SpillChunk>& chunks) {
 void Spiller::advance() {
   if (!v_.config.spill || v_.failed) return;
   drop();
+  bool slow = writing_ && v_.now - writing_since_ >= v_.config.slow_peer;
+  if (slow && !v_.far.spill_failing()) fail("the spill does not answer");
   if (filling_ && filling_->reads_left == 0 && !writing_) finish_filling();
   if (filling_ || (retry_at_ && v_.now < *retry_at_)) return;
   RecordNo from = writing_ ? writing_->end() : v_.far.spill_from();
+  bool damaged = v_.far.keeps_any() && from < v_.readable_from && from >= v_.log.first();
+  if (damaged) return fail("the journal is damaged, and cannot be spilled");
   if (is_due(from)) start(from);
 }
 
@@ -37,7 +41,7 @@ void Spiller::drop() {
 // Early enough that the tail can move before the journal is full, and late enough that a short lag costs no
 // writes.
 bool Spiller::is_due(RecordNo from) const {
-  if (!v_.far.keeps_any() || from < v_.log.first() || from < v_.readable_from) return false;
+  if (!v_.far.keeps_any() || from < v_.log.first()) return false;
   std::uint64_t unspilled = v_.log.bytes_behind(std::min(from, v_.log.end()));
   return from < v_.log.committed_end() && unspilled > v_.log.ring_bytes() / 8 * 3;
 }
@@ -111,6 +115,7 @@ void Spiller::finish_filling() {
   encode_spill_header(c, v_.sb.volume, v_.sb.replica, MutableByteSpan(f.bytes).first(spill_header_bytes));
   v_.out.spill_writes.push_back({make_token(TokenKind::spill_write, c.number), c.number, std::move(f.bytes)});
   writing_ = f.held;
+  writing_since_ = v_.now;
 }
 
 void Spiller::on_written(std::uint64_t number, int error) {
@@ -136,6 +141,7 @@ void Spiller::fail(const std::string& why) {
 }
 
 std::optional<Instant> Spiller::next_tick() const {
+  if (writing_ && !v_.far.spill_failing()) return writing_since_ + v_.config.slow_peer;
   return retry_at_;
 }
 

@@ -46,6 +46,7 @@ class Spiller {
   Volume& v_;
   std::optional<Filling> filling_;
   std::optional<SpillIndex::Held> writing_;
+  Instant writing_since_{};
   std::uint64_t next_number_ = 1, dropped_ = 0;  // chunks before `dropped_` are gone
   std::optional<Instant> retry_at_;
 };

@@ -443,6 +443,17 @@ void Volume::settle_loss(RecordNo epoch_end) {
   write_superblock(for_consistent);
 }
 
+void Volume::give_up_unreachable() {
+  for (FarBuffer& b : far) {
+    if (b.given_up() || far.reaches(b)) continue;
+    far.give_up(b, now);
+    out.notices.push_back(
+        {true,
+         fmt::format("records that replica {} lacks are not here any more: a resync will bring them", b.of),
+         NoticeKind::buffer_full, b.of});
+  }
+}
+
 // A completed write that cannot become durable is lost data, so the failure stays even if later writes work.
 void Volume::fail_device(std::string reason) {
   if (failed) return;

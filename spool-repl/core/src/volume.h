@@ -170,6 +170,9 @@ class Volume {
   bool hold_checkpoint = false;      // the log will be reset
   RecordNo readable_from = 0;        // earlier records cannot be read from the damaged journal
   RecordNo tail_limit = UINT64_MAX;  // a peer needs records from this one on, so the tail stays before it
+  // The tail stays at or before this record, also between two steps of the role.
+  RecordNo tail_bound() const { return std::min(tail_limit, far.hold()); }
+  void give_up_unreachable();  // buffers whose records are gone
   std::vector<Link> links;
   std::vector<DirtyMap> dirty;  // by slot of the superblock
   unsigned journal_in_flight = 0;

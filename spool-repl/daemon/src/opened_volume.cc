@@ -19,7 +19,9 @@ std::vector<SpillChunk> open_spill(const VolumeSettings& settings, OpenedVolume&
     return {};
   }
   v.spill = std::move(*spill);
-  return v.spill->find(v.superblock.volume, v.superblock.replica);
+  auto chunks = v.spill->find(v.superblock.volume, v.superblock.replica);
+  v.spill->drop_others(chunks);
+  return chunks;
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
 
 #include "twinloft/base/durable.h"
 #include "twinloft/base/fd.h"
@@ -18,7 +21,7 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-constexpr std::string_view suffix = ".spill";
+constexpr std::string_view suffix = ".spill", fresh_suffix = ".spill.new";
 constexpr unsigned device_layers_max = 16;
 
 bool is_device_of(dev_t device, const VolumeSettings& s) {
@@ -47,35 +50,60 @@ bool lies_on_own_device(const std::filesystem::path& block, const VolumeSettings
   return false;
 }
 
+// Some file systems (btrfs, for example) have a device number of their own: the mount's source names the
+// device.
+std::optional<dev_t> device_below(dev_t number) {
+  if (major(number) != 0) return number;
+  std::ifstream mounts("/proc/self/mountinfo");
+  std::string wanted = fmt::format(" {}:{} ", major(number), minor(number));
+  for (std::string line; std::getline(mounts, line);) {
+    std::size_t options = line.find(" - ");
+    if (options == std::string::npos || line.find(wanted) > options) continue;
+    std::istringstream rest(line.substr(options + 3));
+    std::string type, source;
+    rest >> type >> source;
+    struct stat st{};
+    if (source.starts_with('/') && ::stat(source.c_str(), &st) == 0 && S_ISBLK(st.st_mode)) return st.st_rdev;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // ---- files
 
 Result<SpillDirectory> SpillDirectory::open(const VolumeSettings& s) {
   if (::mkdir(s.spill.c_str(), 0700) < 0 && errno != EEXIST) return fail_errno(errno, "spill: {}", s.spill);
-  SpillDirectory d{Fd(::open(s.spill.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), s.spill, s.name};
+  SpillDirectory d{Fd(::open(s.spill.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), s.spill,
+                   fmt::format("{}-{}-", s.name, s.replica)};
   if (!d.fd) return fail_errno(errno, "spill: {}", s.spill);
   struct stat st{};
   if (::fstat(d.fd.get(), &st) < 0) return fail_errno(errno, "spill: {}", s.spill);
-  std::string block = fmt::format("/sys/dev/block/{}:{}", major(st.st_dev), minor(st.st_dev));
-  if (lies_on_own_device(block, s))
+  auto device = device_below(st.st_dev);
+  if (device && lies_on_own_device(fmt::format("/sys/dev/block/{}:{}", major(*device), minor(*device)), s))
     return fail(Errc::invalid, "spill: {} lies on the device that this volume serves: choose another disk",
                 s.spill);
   return d;
 }
 
 std::string SpillDirectory::name_of(std::uint64_t number) const {
-  return fmt::format("{}-{}{}", volume, number, suffix);
+  return fmt::format("{}{}{}", prefix, number, suffix);
+}
+
+std::vector<std::string> SpillDirectory::names() const {
+  std::vector<std::string> out;
+  std::error_code failed;
+  std::filesystem::directory_iterator at(fmt::format("/proc/self/fd/{}", fd.get()), failed), end;
+  for (; !failed && at != end; at.increment(failed))
+    if (std::string name = at->path().filename().string(); name.starts_with(prefix))
+      out.push_back(std::move(name));
+  return out;
 }
 
 std::vector<std::uint64_t> SpillDirectory::numbers() const {
   std::vector<std::uint64_t> out;
-  std::string prefix = volume + "-";
-  std::error_code none;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(fmt::format("/proc/self/fd/{}", fd.get()), none)) {
-    std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+  for (const std::string& name : names()) {
+    if (!name.ends_with(suffix)) continue;
     std::string_view digits = std::string_view(name).substr(prefix.size());
     digits.remove_suffix(suffix.size());
     std::uint64_t number = 0;
@@ -84,6 +112,14 @@ std::vector<std::uint64_t> SpillDirectory::numbers() const {
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+void SpillDirectory::drop_others(const std::vector<SpillChunk>& used) const {
+  for (std::uint64_t n : numbers())
+    if (std::none_of(used.begin(), used.end(), [&](const SpillChunk& c) { return c.number == n; }))
+      (void)::unlinkat(fd.get(), name_of(n).c_str(), 0);
+  for (const std::string& name : names())
+    if (name.ends_with(fresh_suffix)) (void)::unlinkat(fd.get(), name.c_str(), 0);
 }
 
 std::vector<SpillChunk> SpillDirectory::find(const Uuid& volume_uuid, ReplicaId replica) const {

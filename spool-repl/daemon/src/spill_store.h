@@ -23,7 +23,7 @@ namespace twinloft::repl::daemon {
 // The open directory: a file system that is mounted over it later does not matter.
 struct SpillDirectory {
   Fd fd;
-  std::string path, volume;  // the volume's name, which its files have
+  std::string path, prefix;  // of the names of its files: volume and replica
 
   // Creates the directory, but not its parents. Errors: those of the system; Errc::invalid if it lies on the
   // device that the volume serves.
@@ -33,7 +33,10 @@ struct SpillDirectory {
   Status write(std::uint64_t number, ByteSpan bytes) const;  // durable, also its name
   Result<std::vector<std::byte>> read(std::uint64_t number, std::size_t bytes_max = SIZE_MAX) const;
   Status drop_before(std::uint64_t number) const;
+  // Removes what no start can use: other chunks than these, and interrupted writes.
+  void drop_others(const std::vector<SpillChunk>& used) const;
   std::vector<std::uint64_t> numbers() const;  // ascending
+  std::vector<std::string> names() const;      // of all files of this spill
   std::string name_of(std::uint64_t number) const;
 };
 

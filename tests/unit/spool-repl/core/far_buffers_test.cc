@@ -246,6 +246,22 @@ TEST_F(FarBuffersTest, AResyncDoesNotWaitForEver) {
   EXPECT_TRUE(begun);
 }
 
+// The tail must not move between the two roles either.
+TEST_F(FarBuffersTest, ADemotionKeepsTheRecords) {
+  make_far(2);
+  disconnect_far();
+  write_mib(3);
+  checkpoint(1);
+  node(1).step(Demote{5});
+  exchange();
+  checkpoint(1);
+  EXPECT_GT(status(node(1)).journal_used, 3 * mib);
+  ASSERT_TRUE(promote(1, true)->ok);
+  connect_far();
+  expect_equal();
+  EXPECT_FALSE(says(1, "resync"));
+}
+
 // ---- other replicas
 
 TEST_F(FarBuffersTest, AMemberThatIsPromotedGoesOnFromItsOwnRecords) {
@@ -463,6 +479,58 @@ TEST_F(SpillTest, ALostOrDamagedChunkCostsAResyncAndNoData) {
     EXPECT_TRUE(says(2, "resync"));
     EXPECT_TRUE(node(1).spill.empty());
   }
+}
+
+// The far replica has acknowledged records of this connection, and then the line stays down.
+TEST_F(SpillTest, WritersGoOnAfterTheLossOfTheSpill) {
+  make_spilling(2);
+  disconnect_far();
+  write_much(16);
+  ASSERT_GT(node(1).spill.size(), 2u);
+  std::next(node(1).spill.begin())->second[20'000] ^= std::byte{1};
+  connect_far();
+  exchange();
+  ASSERT_TRUE(says(1, "is damaged"));
+  disconnect_far();
+  EXPECT_TRUE(buffer(1).given_up);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(node(1).is_done(write_mib(1))), checkpoint(1);
+  connect_far();
+  expect_equal();
+}
+
+TEST_F(SpillTest, APeerThatAnswersTwiceDoesNotHarmTheSpill) {
+  make_spilling(2);
+  disconnect_far();
+  write_much(16);
+  ASSERT_GT(node(1).spill.size(), 2u);
+  node(1).held = [](Disk kind) { return kind == Disk::spill_read; };
+  connect_far();
+  exchange();
+  ASSERT_EQ(node(1).pending(Disk::spill_read), 1u);
+  auto second = std::next(node(1).spill.begin())->second;
+  LogMark elsewhere = decode_spill_chunk(second, Shell::volume(), 1)->before;
+  for (int i = 0; i < 5; ++i) node(1).input(2, MatchState{{}, {}, elsewhere, {}});
+  EXPECT_EQ(node(1).pending(Disk::spill_read), 1u) << "one chunk at a time";
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_FALSE(says(1, "the spill"));
+  EXPECT_GT(spilled(1), 4 * mib);
+}
+
+TEST_F(SpillTest, ASpillThatDoesNotAnswerIsNotWaitedFor) {
+  make_spilling(2);
+  disconnect_far();
+  node(1).held = [](Disk kind) { return kind == Disk::spill_write; };
+  std::uint64_t f = 0;
+  for (int i = 0; i < 12; ++i) f = write_mib(1), checkpoint(1);
+  EXPECT_FALSE(node(1).is_done(f));
+  for (int i = 0; i < 50 && !node(1).is_done(f); ++i) node(1).pass_time(seconds(1)), exchange();
+  EXPECT_TRUE(says(1, "the spill does not answer"));
+  EXPECT_TRUE(node(1).is_done(f));
+  EXPECT_TRUE(buffer(1).given_up);
+  node(1).held = nullptr;
+  connect_far();
+  expect_equal();
 }
 
 // Then the journal alone is the buffer, and what is in the spill stays valid.

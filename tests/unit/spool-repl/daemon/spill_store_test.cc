@@ -26,6 +26,7 @@ struct SpillStoreTest : testing::Test {
     std::string name = std::string(tmp ? tmp : "/tmp") + "/tl-spill-XXXXXX";
     root = ::mkdtemp(name.data());
     settings.name = "mail";
+    settings.replica = 1;
     settings.spill = root / "spill";
   }
   void TearDown() override { std::filesystem::remove_all(root); }
@@ -63,7 +64,7 @@ TEST_F(SpillStoreTest, FilesOfOthersAreLeftAlone) {
   ASSERT_TRUE(d);
   ASSERT_TRUE(d->write(3, chunk(3)));
   for (const char* name :
-       {"mail-2", "mail-x.spill", "mail-.spill", "mail-2.spill.new", "other-2.spill", "2.spill"})
+       {"mail-1-2", "mail-1-x.spill", "mail-1-.spill", "mail-2-2.spill", "other-1-2.spill", "2.spill"})
     std::ofstream(root / "spill" / name) << "x";
   EXPECT_EQ(d->numbers(), Numbers{3});
   ASSERT_TRUE(d->drop_before(100));
@@ -74,10 +75,23 @@ TEST_F(SpillStoreTest, AnInterruptedWriteLeavesNoChunk) {
   auto d = SpillDirectory::open(settings);
   ASSERT_TRUE(d);
   ASSERT_TRUE(d->write(3, chunk(3)));
-  std::ofstream(root / "spill/mail-4.spill.new") << "the beginning of a chunk";
+  std::ofstream(root / "spill/mail-1-4.spill.new") << "the beginning of a chunk";
   EXPECT_EQ(found(*d), Numbers{3});
   ASSERT_TRUE(d->write(4, chunk(4))) << "and is in nobody's way";
   EXPECT_EQ(found(*d), (Numbers{3, 4}));
+}
+
+TEST_F(SpillStoreTest, WhatNoStartCanUseIsRemoved) {
+  auto d = SpillDirectory::open(settings);
+  ASSERT_TRUE(d);
+  for (std::uint64_t n : {3, 5, 6}) ASSERT_TRUE(d->write(n, chunk(n)));
+  std::ofstream(root / "spill/mail-1-9.spill") << "of a later release";
+  std::ofstream(root / "spill/mail-1-7.spill.new") << "the beginning of a chunk";
+  std::ofstream(root / "spill/mail-2-7.spill.new") << "of another replica";
+  auto used = d->find(uuid, 1);
+  d->drop_others(used);
+  EXPECT_EQ(d->numbers(), (Numbers{5, 6}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root / "spill"), {}), 3);
 }
 
 TEST_F(SpillStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
@@ -94,7 +108,7 @@ TEST_F(SpillStoreTest, TheOpenDirectoryIsUsed) {
   std::filesystem::rename(root / "spill", root / "moved");
   std::filesystem::create_directory(root / "spill");
   ASSERT_TRUE(d->write(3, chunk(3)));
-  EXPECT_TRUE(std::filesystem::exists(root / "moved/mail-3.spill"));
+  EXPECT_TRUE(std::filesystem::exists(root / "moved/mail-1-3.spill"));
   EXPECT_EQ(found(*d), Numbers{3});
 }
 
@@ -131,7 +145,7 @@ TEST_F(SpillThreadTest, AFailureHasItsErrnoAndItsFile) {
   store.write({1, 5, chunk(5)}, [&](int e, const std::string& t) { error = e, trouble = t; });
   run_until([&] { return error != 0; });
   EXPECT_EQ(error, ENOENT);
-  EXPECT_NE(trouble.find("mail-5.spill"), std::string::npos) << trouble;
+  EXPECT_NE(trouble.find("mail-1-5.spill"), std::string::npos) << trouble;
 }
 
 TEST_F(SpillThreadTest, NothingIsCalledAfterItsEnd) {
