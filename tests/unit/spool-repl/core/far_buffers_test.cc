@@ -488,7 +488,15 @@ TEST_F(SpillTest, WritersGoOnAfterTheLossOfTheSpill) {
   write_much(16);
   ASSERT_GT(node(1).spill.size(), 2u);
   std::next(node(1).spill.begin())->second[20'000] ^= std::byte{1};
+  Lsn begun = status(node(2)).durable;
+  node(1).held = [&](Disk kind) {
+    return kind == Disk::spill_read && status(node(1)).peers.at(0).sent > begun;
+  };
   connect_far();
+  exchange();
+  ASSERT_GT(status(node(1)).peers.at(0).durable, begun);
+  ASSERT_EQ(node(1).pending(Disk::spill_read), 1u);
+  node(1).held = nullptr;
   exchange();
   ASSERT_TRUE(says(1, "is damaged"));
   disconnect_far();
