@@ -246,7 +246,7 @@ void Core::Parts::become_secondary() {
   bool lost = primary()->lost();
   if (!lost) primary()->tell_commit();
   role.emplace<Secondary>(volume, checkpointer);
-  volume.tail_limit = volume.far.hold();
+  volume.tail_limit = UINT64_MAX;
   volume.out.role_changes.push_back({Role::secondary, lost});
   if (!lost)
     volume.out.notices.push_back({false, fmt::format("replica {} is Secondary", volume.sb.replica),

@@ -42,8 +42,6 @@ void PeerLinks::bound_buffer(FarBuffer& b, Peer& p) {
         {false, fmt::format("{}: writers do not wait for it any more", lag_text(v_.far, b, v_.now)),
          NoticeKind::buffer_eased, b.of});
   }
-  bool unreadable = !b.given_up() && b.need >= v_.log.first() && b.need < v_.readable_from;
-  if (unreadable) return give_up(b, p, fmt::format("the journal is damaged, and replica {} is behind", b.of));
   if (!v_.far.at_bound(b)) return;
   std::string full = fmt::format("{}, and its buffer of {} MiB is full", lag_text(v_.far, b, v_.now),
                                  v_.far.bound(b) >> 20);

@@ -116,18 +116,10 @@ void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byt
   if (error != 0)
     return journal_is_damaged(*peer,
                               fmt::format("cannot be read at record {} ({})", r.first.v, errno_text(error)));
-  ByteSpan all(bytes);
-  ByteSpan meta = all.subspan(frame_header_bytes, r.meta_bytes);
-  auto body = decode_body_meta(meta, v_.sb.volume, v_.sb.volume_blocks);
-  if (!body || body->mark() != r.mark)
+  auto stored = decode_stored_record(bytes, v_.sb.volume, v_.sb.volume_blocks);
+  if (!stored || stored->body.mark() != r.mark)
     return journal_is_damaged(*peer, fmt::format("is damaged at record {}", r.first.v));
-  ByteSpan payload = all.subspan(std::size_t{meta_blocks_for(r.meta_bytes)} * block_size);
-  std::vector<const std::byte*> blocks;
-  for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
-  if (!verify_payload(*body, blocks))
-    return journal_is_damaged(*peer, fmt::format("is damaged in the payload of record {}", r.first.v));
-  v_.out.sends.push_back(Send{
-      peer->id(), RecordMessage{peer->epoch, {meta.begin(), meta.end()}, {payload.begin(), payload.end()}}});
+  v_.out.sends.push_back(Send{peer->id(), stored_message(*peer, *stored)});
   sent(*peer, stream, r);
 }
 
@@ -176,11 +168,11 @@ void PeerLinks::update_tail_limit() {
       v_.learn(*l);
     }
     if (p.hold() != 0) limit = std::min(limit, p.hold());
-    bool kept = v_.far.keeps_for(p.id());  // FarBuffers::hold() has what it needs
+    bool kept = v_.far.keeps_for(p.id());  // Volume::tail_bound() has what it needs
     if (term_.required(p) || (p.is_streaming() && !kept) || (room && !p.config.buffer))
       limit = std::min(limit, p.durable_end);
   }
-  v_.tail_limit = std::min(limit, v_.far.hold());
+  v_.tail_limit = limit;
 }
 
 // ---- peers that are slow

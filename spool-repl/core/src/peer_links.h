@@ -75,6 +75,7 @@ class PeerLinks {
   void find_in_chunk(Peer& peer, ByteSpan records, const SpillIndex::Held& held);
   void read_chunk(Peer& peer, const SpillIndex::Held& held);
   bool pump_spilled(Peer& peer, Peer::Streaming& stream);
+  static RecordMessage stored_message(const Peer& peer, const StoredBytes& record);
   std::string send_spilled(Peer& peer, Peer::Streaming& stream);
   bool open_chunk(Peer::Streaming& stream, std::vector<std::byte> chunk) const;
   void lose_spill(RecordNo end, const std::string& why);  // up to there

@@ -426,7 +426,6 @@ void Secondary::handle(const Refuse& m) {
 
 void Secondary::advance() {
   keep_for_others();
-  v_.tail_limit = v_.far.hold();
   discarding_.advance();
   v_.settle_refill();
   rejoin_.advance();

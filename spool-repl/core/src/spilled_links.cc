@@ -106,6 +106,10 @@ bool PeerLinks::pump_spilled(Peer& peer, Peer::Streaming& stream) {
   return why.empty();
 }
 
+RecordMessage PeerLinks::stored_message(const Peer& peer, const StoredBytes& r) {
+  return {peer.epoch, {r.meta.begin(), r.meta.end()}, {r.payload.begin(), r.payload.end()}};
+}
+
 // The reason why it cannot be sent, or an empty text.
 std::string PeerLinks::send_spilled(Peer& peer, Peer::Streaming& stream) {
   ByteSpan rest = ByteSpan(stream.chunk->bytes).subspan(stream.chunk->at);
@@ -114,9 +118,7 @@ std::string PeerLinks::send_spilled(Peer& peer, Peer::Streaming& stream) {
   LogMark last = stream.sent_mark;
   if (r->body.header.prev_hash != last.hash || r->body.header.first_lsn != last.lsn + 1)
     return fmt::format("is damaged: record {} does not follow {}", r->body.header.first_lsn.v, last.lsn.v);
-  v_.out.sends.push_back(Send{
-      peer.id(),
-      RecordMessage{peer.epoch, {r->meta.begin(), r->meta.end()}, {r->payload.begin(), r->payload.end()}}});
+  v_.out.sends.push_back(Send{peer.id(), stored_message(peer, *r)});
   stream.chunk->at += r->bytes;
   stream.note_sent(r->body.mark(), r->bytes);
   if (stream.sent_end >= v_.log.first()) stream.chunk.reset();

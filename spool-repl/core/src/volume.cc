@@ -445,7 +445,8 @@ void Volume::settle_loss(RecordNo epoch_end) {
 
 void Volume::give_up_unreachable() {
   for (FarBuffer& b : far) {
-    if (b.given_up() || far.reaches(b)) continue;
+    bool readable = far.spill().holds(b.need) || b.need >= readable_from;
+    if (b.given_up() || (far.reaches(b) && readable)) continue;
     far.give_up(b, now);
     out.notices.push_back(
         {true,

@@ -170,7 +170,7 @@ class Volume {
   bool hold_checkpoint = false;      // the log will be reset
   RecordNo readable_from = 0;        // earlier records cannot be read from the damaged journal
   RecordNo tail_limit = UINT64_MAX;  // a peer needs records from this one on, so the tail stays before it
-  // The tail stays at or before this record, also between two steps of the role.
+  // The tail stays at or before this record, whatever the role is.
   RecordNo tail_bound() const { return std::min(tail_limit, far.hold()); }
   void give_up_unreachable();  // buffers whose records are gone
   std::vector<Link> links;

@@ -169,7 +169,6 @@ struct Checker {
            what, path);
   }
 
-  // The spill is opened as by `serve`, so its directory exists afterwards.
   void buffers() {
     std::uint64_t most = 0;
     for (const PeerSettings& p : s.peers)
@@ -181,14 +180,17 @@ struct Checker {
              most >> 20, s.journal_size >> 21);
       return;
     }
-    if (auto spill = SpillDirectory::open(s); !spill) {
-      error("{}", spill.error().message);
-    } else {
-      struct statvfs fs{};
-      if (::fstatvfs(spill->fd.get(), &fs) == 0 && std::uint64_t{fs.f_blocks} * fs.f_frsize < most)
-        warn("spill: {} is on a file system of {} MiB, and `buffer` is {} MiB", s.spill,
-             std::uint64_t{fs.f_blocks} * fs.f_frsize >> 20, most >> 20);
-    }
+    place("spill", s.spill);  // `serve` makes it
+    struct stat st{};
+    bool there = ::stat(s.spill.c_str(), &st) == 0;
+    std::string directory = there ? s.spill : std::filesystem::path(s.spill).parent_path().string();
+    if (there && !S_ISDIR(st.st_mode)) error("spill: {} is not a directory", s.spill);
+    if (Status elsewhere = check_spill_device(directory, s); !elsewhere && elsewhere.error().sys == 0)
+      error("{}", elsewhere.error().message);
+    struct statvfs fs{};
+    if (::statvfs(directory.c_str(), &fs) == 0 && std::uint64_t{fs.f_blocks} * fs.f_frsize < most)
+      warn("spill: {} is on a file system of {} MiB, and `buffer` is {} MiB", s.spill,
+           std::uint64_t{fs.f_blocks} * fs.f_frsize >> 20, most >> 20);
   }
 
   // The places of files, links and sockets that are made when the volume is served.

@@ -101,7 +101,6 @@ core::Config core_config(const VolumeSettings& s) {
   c.resync_rate_min = s.resync_rate_min;
   c.suspend_timeout = s.suspend_timeout;
   for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol, p.buffer});
-  c.spill = !s.spill.empty();
   c.seal_after = s.seal_after;
   c.write_ack_durable = s.write_ack_durable;
   c.journal_writes_in_flight = s.journal_writes_in_flight;

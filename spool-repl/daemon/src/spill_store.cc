@@ -33,23 +33,6 @@ bool is_device_of(dev_t device, const VolumeSettings& s) {
   return backing && backing->substr(0, backing->find('\n')) == s.fuse_file;
 }
 
-// Also through partitions, volume managers and the like.
-bool lies_on_own_device(const std::filesystem::path& block, const VolumeSettings& s, unsigned layers = 0) {
-  auto number = read_file((block / "dev").string(), 64);
-  unsigned high = 0, low = 0;
-  if (number && std::sscanf(number->c_str(), "%u:%u", &high, &low) == 2 &&
-      is_device_of(makedev(high, low), s))
-    return true;
-  if (layers == device_layers_max) return false;
-  std::error_code none;
-  if (std::filesystem::exists(block / "partition", none) &&
-      lies_on_own_device(std::filesystem::canonical(block, none).parent_path(), s, layers + 1))
-    return true;
-  for (const auto& below : std::filesystem::directory_iterator(block / "slaves", none))
-    if (lies_on_own_device(below.path(), s, layers + 1)) return true;
-  return false;
-}
-
 // Some file systems (btrfs, for example) have a device number of their own: the mount's source names the
 // device.
 std::optional<dev_t> device_below(dev_t number) {
@@ -72,17 +55,41 @@ std::optional<dev_t> device_below(dev_t number) {
 
 // ---- files
 
+bool stacks_on(const std::filesystem::path& block, const std::function<bool(dev_t)>& is_own,
+               unsigned layers) {
+  auto number = read_file((block / "dev").string(), 64);
+  unsigned high = 0, low = 0;
+  if (number && std::sscanf(number->c_str(), "%u:%u", &high, &low) == 2 && is_own(makedev(high, low)))
+    return true;
+  if (layers == 0) return false;
+  std::error_code failed;
+  auto disk = std::filesystem::canonical(block, failed).parent_path();
+  if (!failed && std::filesystem::exists(block / "partition", failed) && stacks_on(disk, is_own, layers - 1))
+    return true;
+  std::filesystem::directory_iterator below(block / "slaves", failed), end;
+  for (; !failed && below != end; below.increment(failed))
+    if (stacks_on(below->path(), is_own, layers - 1)) return true;
+  return false;
+}
+
+Status check_spill_device(const std::string& directory, const VolumeSettings& s) {
+  struct stat st{};
+  if (::stat(directory.c_str(), &st) < 0) return fail_errno(errno, "spill: {}", directory);
+  auto device = device_below(st.st_dev);
+  if (!device) return {};
+  std::string block = fmt::format("/sys/dev/block/{}:{}", major(*device), minor(*device));
+  if (stacks_on(block, [&](dev_t each) { return is_device_of(each, s); }, device_layers_max))
+    return fail(Errc::invalid, "spill: {} lies on the device that this volume serves: choose another disk",
+                directory);
+  return {};
+}
+
 Result<SpillDirectory> SpillDirectory::open(const VolumeSettings& s) {
   if (::mkdir(s.spill.c_str(), 0700) < 0 && errno != EEXIST) return fail_errno(errno, "spill: {}", s.spill);
   SpillDirectory d{Fd(::open(s.spill.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), s.spill,
                    fmt::format("{}-{}-", s.name, s.replica)};
   if (!d.fd) return fail_errno(errno, "spill: {}", s.spill);
-  struct stat st{};
-  if (::fstat(d.fd.get(), &st) < 0) return fail_errno(errno, "spill: {}", s.spill);
-  auto device = device_below(st.st_dev);
-  if (device && lies_on_own_device(fmt::format("/sys/dev/block/{}:{}", major(*device), minor(*device)), s))
-    return fail(Errc::invalid, "spill: {} lies on the device that this volume serves: choose another disk",
-                s.spill);
+  TL_TRY(check_spill_device(fmt::format("/proc/self/fd/{}/.", d.fd.get()), s));
   return d;
 }
 

@@ -2,8 +2,11 @@
 // calls: only far replicas wait for it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,6 +22,12 @@
 #include "twinloft/spool-repl/ports/loop.h"
 
 namespace twinloft::repl::daemon {
+
+// Whether a block device, a directory in /sys, is one of these or lies on one: through partitions, volume
+// managers and the like.
+bool stacks_on(const std::filesystem::path& block, const std::function<bool(dev_t)>& is_own, unsigned layers);
+// Errors: Errc::invalid if the directory lies on the device that the volume serves.
+Status check_spill_device(const std::string& directory, const VolumeSettings& settings);
 
 // The open directory: a file system that is mounted over it later does not matter.
 struct SpillDirectory {

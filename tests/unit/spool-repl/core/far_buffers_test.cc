@@ -375,6 +375,13 @@ struct SpillTest : FarBuffersTest {
         if (!node(id).held) checkpoint(id);
     }
   }
+  // The far replica is away, and lacks that much.
+  void make_behind(std::size_t count, std::uint64_t mibs, WhenFull when_full = WhenFull::slow_down) {
+    make_spilling(count, 64 * mib, when_full);
+    disconnect_far();
+    write_much(mibs);
+    ASSERT_GT(status(node(1)).spilled, 3 * mib);
+  }
   std::uint64_t spilled(ReplicaId id) { return status(node(id)).spilled; }
 };
 
@@ -401,9 +408,7 @@ TEST_F(SpillTest, RecordsThatTheJournalHasNoRoomForGoToTheSpill) {
 
 // The far replica stops at any record, and the primary starts anew: the spill is found again.
 TEST_F(SpillTest, TheSpillOutlivesTheProcess) {
-  make_spilling(2);
-  disconnect_far();
-  write_much(16);
+  make_behind(2, 16);
   ASSERT_GT(spilled(1), 8 * mib);
   connect_far();
   Lsn begun = status(node(2)).durable;
@@ -421,9 +426,7 @@ TEST_F(SpillTest, TheSpillOutlivesTheProcess) {
 }
 
 TEST_F(SpillTest, AMemberThatIsPromotedGoesOnFromItsOwnSpill) {
-  make_spilling(3);
-  disconnect_far();
-  write_much(16);
+  make_behind(3, 16);
   EXPECT_GT(spilled(2), 8 * mib);
   node(1).step(Demote{5});
   exchange();
@@ -435,9 +438,7 @@ TEST_F(SpillTest, AMemberThatIsPromotedGoesOnFromItsOwnSpill) {
 }
 
 TEST_F(SpillTest, AMembersSpillShrinksWithTheLag) {
-  make_spilling(3);
-  disconnect_far();
-  write_much(16);
+  make_behind(3, 16);
   connect_far();
   exchange();
   node(1).pass_time(seconds(2));
@@ -462,9 +463,7 @@ TEST_F(SpillTest, TheBoundHoldsBeyondTheJournal) {
 
 TEST_F(SpillTest, ALostOrDamagedChunkCostsAResyncAndNoData) {
   for (bool lost_chunk : {false, true}) {
-    make_spilling(2);
-    disconnect_far();
-    write_much(16);
+    make_behind(2, 16);
     ASSERT_GT(node(1).spill.size(), 1u);
     if (lost_chunk)
       node(1).spill.erase(node(1).spill.begin());
@@ -483,9 +482,7 @@ TEST_F(SpillTest, ALostOrDamagedChunkCostsAResyncAndNoData) {
 
 // The far replica has acknowledged records of this connection, and then the line stays down.
 TEST_F(SpillTest, WritersGoOnAfterTheLossOfTheSpill) {
-  make_spilling(2);
-  disconnect_far();
-  write_much(16);
+  make_behind(2, 16);
   ASSERT_GT(node(1).spill.size(), 2u);
   std::next(node(1).spill.begin())->second[20'000] ^= std::byte{1};
   Lsn begun = status(node(2)).durable;
@@ -507,9 +504,7 @@ TEST_F(SpillTest, WritersGoOnAfterTheLossOfTheSpill) {
 }
 
 TEST_F(SpillTest, APeerThatAnswersTwiceDoesNotHarmTheSpill) {
-  make_spilling(2);
-  disconnect_far();
-  write_much(16);
+  make_behind(2, 16);
   ASSERT_GT(node(1).spill.size(), 2u);
   node(1).held = [](Disk kind) { return kind == Disk::spill_read; };
   connect_far();
@@ -544,10 +539,7 @@ TEST_F(SpillTest, ASpillThatDoesNotAnswerIsNotWaitedFor) {
 // Then the journal alone is the buffer, and what is in the spill stays valid.
 TEST_F(SpillTest, AFullSpillTriggersThePolicy) {
   for (auto when_full : {WhenFull::slow_down, WhenFull::resync}) {
-    make_spilling(2, 64 * mib, when_full);
-    disconnect_far();
-    write_much(10);
-    ASSERT_GT(spilled(1), 3 * mib);
+    make_behind(2, 10, when_full);
     node(1).fault = [](Disk kind) { return kind == Disk::spill_write ? ENOSPC : 0; };
     for (int i = 0; i < 8; ++i) write_mib(1), checkpoint(1);
     EXPECT_TRUE(says(1, "the spill cannot be written (No space left on device)"));
@@ -582,9 +574,7 @@ TEST_F(SpillTest, ADamagedJournalIsNotSpilled) {
 // The next chunk is read while one is written. If the write fails, the next one does not continue the spill.
 TEST_F(SpillTest, AChunkBehindAFailedOneIsNotTaken) {
   ring = 32 * mib;
-  make_spilling(2);
-  disconnect_far();
-  write_much(16);
+  make_behind(2, 16);
   ASSERT_GT(node(1).spill.size(), 0u);
   node(1).held = [](Disk kind) { return kind == Disk::spill_write; };
   while (node(1).pending(Disk::spill_write) == 0) write_mib(1), checkpoint(1);
@@ -604,9 +594,7 @@ TEST_F(SpillTest, AChunkBehindAFailedOneIsNotTaken) {
 }
 
 TEST_F(SpillTest, AResyncOfAMemberDropsItsSpill) {
-  make_spilling(3);
-  disconnect_far();
-  write_much(12);
+  make_behind(3, 12);
   ASSERT_GT(spilled(2), 4 * mib);
   disconnect(1, 2);
   exchange();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -99,6 +100,26 @@ TEST_F(SpillStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
   auto d = SpillDirectory::open(settings);
   ASSERT_FALSE(d);
   EXPECT_NE(d.error().message.find("missing/spill"), std::string::npos) << d.error().message;
+}
+
+// A tree like that of /sys/dev/block: a volume manager on a partition of the disk 7:1.
+TEST_F(SpillStoreTest, ADeviceBelowOthersIsFound) {
+  auto device = [&](const std::filesystem::path& at, const char* number) {
+    std::filesystem::create_directories(root / at / "slaves");
+    std::ofstream(root / at / "dev") << number << "\n";
+  };
+  device("disk", "7:1");
+  device("disk/part", "259:3");
+  std::ofstream(root / "disk/part/partition") << "1\n";
+  device("mapper", "253:0");
+  std::filesystem::create_directory_symlink(root / "disk/part", root / "mapper/slaves/part");
+  auto is = [](unsigned high, unsigned low) { return [=](dev_t d) { return d == makedev(high, low); }; };
+  for (const char* from : {"mapper", "disk/part", "disk"})
+    EXPECT_TRUE(stacks_on(root / from, is(7, 1), 8)) << from;
+  EXPECT_FALSE(stacks_on(root / "mapper", is(7, 2), 8));
+  EXPECT_FALSE(stacks_on(root / "disk", is(253, 0), 8)) << "what lies above does not count";
+  std::filesystem::create_directory_symlink(root / "mapper", root / "disk/slaves/loop");
+  EXPECT_FALSE(stacks_on(root / "mapper", is(7, 2), 8)) << "a circle ends";
 }
 
 // A mount over the directory, or a rename, does not lead the files elsewhere.

@@ -204,6 +204,9 @@ TEST_F(VolumeSupervisorTest, WhatTakesEffectWithoutARestart) {
   b.arena *= 2, b.peers[0].protocol = core::Protocol::A, b.arbiter.kind = arbiter::Kind::etcd,
                 b.fuse_device = "/x";
   EXPECT_EQ(keys_for_a_restart(a, b), (std::vector<std::string>{"arena", "fuse", "arbiter", "peer"}));
+  b = a;
+  b.spill = "/x", b.peers[0].buffer.emplace();
+  EXPECT_EQ(keys_for_a_restart(a, b), (std::vector<std::string>{"spill", "peer"}));
 }
 
 }  // namespace
