@@ -441,7 +441,10 @@ void Core::Parts::advance() {
   if (primary() && primary()->may_step_down()) become_secondary();
   refuse_demotion();
   spiller.advance();
+  RecordNo home = volume.home_end;
   checkpointer.advance();
+  // A round without blocks may end at once. No event follows, and the role may wait for it.
+  if (volume.home_end != home) with_role([](auto& r) { r.advance(); });
   tell_state(false);
 }
 

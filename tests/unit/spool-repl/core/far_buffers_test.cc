@@ -85,6 +85,10 @@ struct FarBuffersTest : RolesTest {
     connect_all();
     exchange();
     ASSERT_TRUE(promote(1)->ok);
+  }
+  void make_far_with_content(std::size_t count, std::uint64_t bound = 64 * mib,
+                             WhenFull when_full = WhenFull::slow_down, bool spill = false) {
+    make_far(count, bound, when_full, spill);
     fill(1, 0, 10, 1);
   }
   ReplicaId far() const { return static_cast<ReplicaId>(nodes.size()); }
@@ -127,7 +131,7 @@ struct FarBuffersTest : RolesTest {
 
 // Without a buffer, an acknowledgement under protocol A waits for the send window.
 TEST_F(FarBuffersTest, WritersDoNotWaitForTheFarReplica) {
-  make_far(2);
+  make_far_with_content(2);
   hold_far();
   auto f = write_mib(3);
   EXPECT_TRUE(node(1).is_done(f));
@@ -144,7 +148,7 @@ TEST_F(FarBuffersTest, WritersDoNotWaitForTheFarReplica) {
 }
 
 TEST_F(FarBuffersTest, TheJournalKeepsTheRecordsOfAnAbsentReplica) {
-  make_far(2);
+  make_far_with_content(2);
   disconnect_far();
   EXPECT_TRUE(node(1).is_done(write_mib(3)));
   checkpoint(1);
@@ -157,7 +161,7 @@ TEST_F(FarBuffersTest, TheJournalKeepsTheRecordsOfAnAbsentReplica) {
 }
 
 TEST_F(FarBuffersTest, AtTheBoundWritersWait) {
-  make_far(2, 2 * mib);
+  make_far_with_content(2, 2 * mib);
   hold_far();
   auto f = write_mib(3);
   EXPECT_FALSE(node(1).is_done(f));
@@ -176,7 +180,7 @@ TEST_F(FarBuffersTest, AtTheBoundWritersWait) {
 // A line that breaks while the buffer is full gets some time, as a line that is stuck does.
 TEST_F(FarBuffersTest, WithoutProgressTheRecordsAreGivenUp) {
   for (bool away : {false, true}) {
-    make_far(2, 2 * mib);
+    make_far_with_content(2, 2 * mib);
     hold_far();
     auto f = write_mib(3);
     if (away) disconnect_far(), exchange();
@@ -198,7 +202,7 @@ TEST_F(FarBuffersTest, WithoutProgressTheRecordsAreGivenUp) {
 }
 
 TEST_F(FarBuffersTest, ByPolicyNoWriterWaits) {
-  make_far(2, 2 * mib, WhenFull::resync);
+  make_far_with_content(2, 2 * mib, WhenFull::resync);
   hold_far();
   auto f = write_mib(4);
   EXPECT_TRUE(node(1).is_done(f));
@@ -213,7 +217,7 @@ TEST_F(FarBuffersTest, ByPolicyNoWriterWaits) {
 
 // A line of 1 MiB a second, and 3 MiB of writes a second: a resync would only fill the buffer again.
 TEST_F(FarBuffersTest, AResyncWaitsUntilTheLineCarriesTheLoad) {
-  make_far(2, 3 * mib, WhenFull::resync);
+  make_far_with_content(2, 3 * mib, WhenFull::resync);
   for (int i = 0; i < 3; ++i) write_mib(1), node(1).pass_time(seconds(1));
   hold_far();
   for (int i = 0; i < 12; ++i) write_mib(3), node(1).pass_time(seconds(1));
@@ -230,7 +234,7 @@ TEST_F(FarBuffersTest, AResyncWaitsUntilTheLineCarriesTheLoad) {
 }
 
 TEST_F(FarBuffersTest, AResyncDoesNotWaitForEver) {
-  make_far(2, 3 * mib, WhenFull::resync);
+  make_far_with_content(2, 3 * mib, WhenFull::resync);
   for (int i = 0; i < 3; ++i) write_mib(1), node(1).pass_time(seconds(1));
   hold_far();
   for (int i = 0; i < 12; ++i) write_mib(3), node(1).pass_time(seconds(1));
@@ -248,7 +252,7 @@ TEST_F(FarBuffersTest, AResyncDoesNotWaitForEver) {
 
 // The tail must not move between the two roles either.
 TEST_F(FarBuffersTest, ADemotionKeepsTheRecords) {
-  make_far(2);
+  make_far_with_content(2);
   disconnect_far();
   write_mib(3);
   checkpoint(1);
@@ -262,10 +266,25 @@ TEST_F(FarBuffersTest, ADemotionKeepsTheRecords) {
   EXPECT_FALSE(says(1, "resync"));
 }
 
+// The far replica has the epoch's record alone, and does not know that it is committed. Writing it home takes
+// no disk operation, so no event follows.
+TEST_F(FarBuffersTest, AResyncOfAReplicaWithoutContentBegins) {
+  make_far(2, 2 * mib, WhenFull::resync);
+  disconnect_far();
+  restart(2);
+  write_mib(4);
+  ASSERT_TRUE(buffer(1).given_up);
+  checkpoint(1);
+  connect_far();
+  exchange();
+  EXPECT_TRUE(says(2, "resync is finished"));
+  expect_equal();
+}
+
 // ---- other replicas
 
 TEST_F(FarBuffersTest, AMemberThatIsPromotedGoesOnFromItsOwnRecords) {
-  make_far(3);
+  make_far_with_content(3);
   disconnect_far();
   write_mib(3);
   for (ReplicaId id : {1, 2}) checkpoint(id);
@@ -280,7 +299,7 @@ TEST_F(FarBuffersTest, AMemberThatIsPromotedGoesOnFromItsOwnRecords) {
 }
 
 TEST_F(FarBuffersTest, AMemberKeepsNoMoreThanTheFarReplicaLacks) {
-  make_far(3);
+  make_far_with_content(3);
   write_mib(2);
   node(1).pass_time(seconds(2));  // KeepFor
   exchange();
@@ -290,7 +309,7 @@ TEST_F(FarBuffersTest, AMemberKeepsNoMoreThanTheFarReplicaLacks) {
 }
 
 TEST_F(FarBuffersTest, WhatThePrimaryGivesUpAMemberGivesUp) {
-  make_far(3, 2 * mib, WhenFull::resync);
+  make_far_with_content(3, 2 * mib, WhenFull::resync);
   hold_far();
   write_mib(4);
   node(1).pass_time(seconds(2));
@@ -307,7 +326,7 @@ TEST_F(FarBuffersTest, WhatThePrimaryGivesUpAMemberGivesUp) {
 
 // A release without buffers closes the connection at a message that it does not know.
 TEST_F(FarBuffersTest, AnOldReleaseGetsNoNewMessage) {
-  make_far(3);
+  make_far_with_content(3);
   for (ReplicaId id : {2, 3}) {
     disconnect(1, id);
     up[{1, id}] = true;
@@ -326,7 +345,7 @@ TEST_F(FarBuffersTest, AnOldReleaseGetsNoNewMessage) {
 }
 
 TEST_F(FarBuffersTest, AForcedPromotionTellsWhatThePrimaryReported) {
-  make_far(2);
+  make_far_with_content(2);
   node(1).pass_time(seconds(2));
   exchange();
   hold_far();
@@ -352,7 +371,7 @@ TEST_F(FarBuffersTest, AForcedPromotionTellsWhatThePrimaryReported) {
 }
 
 TEST_F(FarBuffersTest, ReportsThatDoNotFitAreRefused) {
-  make_far(3);
+  make_far_with_content(3);
   Epoch other{99, {}};
   node(2).input(1, Behind{other, Lsn{5}, Lsn{4}, 1, 1});
   ASSERT_EQ(node(2).closed.size(), 1u);
@@ -365,7 +384,7 @@ TEST_F(FarBuffersTest, ReportsThatDoNotFitAreRefused) {
 struct SpillTest : FarBuffersTest {
   void make_spilling(std::size_t count, std::uint64_t bound = 64 * mib,
                      WhenFull when_full = WhenFull::slow_down) {
-    make_far(count, bound, when_full, true);
+    make_far_with_content(count, bound, when_full, true);
   }
   // Each step moves the tails too.
   void write_much(std::uint64_t count) {
