@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "twinloft/base/check.h"
+#include "twinloft/spool-repl/format/short_record.h"
 #include "twinloft/spool-repl/format/wire.h"
 #include "twinloft/spool-repl/net/handshake.h"
 
@@ -12,7 +13,31 @@ using namespace twinloft::repl;
 
 namespace {
 
+// Encoded anew, it has the same meaning, and is no longer.
+void short_record(ByteSpan in) {
+  auto found = decode_short_record(in);
+  if (!found) return;
+  TL_CHECK(found->payload.size() <= record_payload_blocks_max * block_size);
+  std::vector<const std::byte*> blocks;
+  for (std::size_t at = 0; at < found->payload.size(); at += block_size)
+    blocks.push_back(found->payload.data() + at);
+  auto runs = find_runs(blocks);
+  if (runs.empty()) return;
+  std::vector<std::byte> again;
+  encode_short_record_prefix(found->epoch, static_cast<std::uint32_t>(found->meta.size()), runs, again);
+  again.insert(again.end(), found->meta.begin(), found->meta.end());
+  std::size_t at = 0;
+  for (const PayloadRun& run : runs) {
+    if (run.kind == PayloadRun::Kind::content)
+      again.insert(again.end(), blocks[at], blocks[at] + run.blocks * block_size);
+    at += run.blocks;
+  }
+  TL_CHECK(again.size() <= in.size());
+  TL_CHECK(*decode_short_record(again) == *found);
+}
+
 void message(std::uint16_t type, ByteSpan payload) {
+  if (type == static_cast<std::uint16_t>(WireType::short_record)) return short_record(payload);
   auto out = decode_peer_message(type, payload);
   if (!out) return;
   TL_CHECK(wire_type(*out) == type);

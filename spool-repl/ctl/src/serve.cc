@@ -77,6 +77,7 @@ class Node {
       : path_(std::move(path)),
         signals_(std::move(signals)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        process_{std::make_shared<stream::WorkPool>(settings.compression_threads)},
         order_(std::move(settings.volumes)) {}
 
   int run() {
@@ -94,7 +95,7 @@ class Node {
 
  private:
   void add(const daemon::VolumeSettings& v) {
-    volumes_.push_back(std::make_unique<VolumeSupervisor>(v, [wake = wake_.get()] {
+    volumes_.push_back(std::make_unique<VolumeSupervisor>(v, process_, [wake = wake_.get()] {
       std::uint64_t one = 1;
       (void)!::write(wake, &one, sizeof one);
     }));
@@ -244,6 +245,7 @@ class Node {
 
   const std::string path_;
   Fd signals_, wake_;
+  const daemon::ProcessParts process_;  // outlives the volumes
   OsClock clock_;
   Instant started_;
   std::vector<daemon::VolumeSettings> order_;

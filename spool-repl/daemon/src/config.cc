@@ -211,7 +211,7 @@ class Table {
   Problems& problems_;
 };
 
-void read_buffer(const Table& p, const toml::table& table, PeerSettings& peer) {
+void read_buffer(const Table& p, const toml::table& table, const VolumeSettings& v, PeerSettings& peer) {
   using WhenFull = core::BufferConfig::WhenFull;
   core::BufferConfig buffer;
   p.size("buffer", buffer.bytes);
@@ -228,7 +228,18 @@ void read_buffer(const Table& p, const toml::table& table, PeerSettings& peer) {
     p.error(table.get("buffer"), "buffer", fmt::format("at least {} MiB", buffer_bytes_min >> 20));
   if (table.contains("clear_text"))
     p.error(table.get("buffer"), "buffer", "is for long lines: such a link needs TLS, not clear_text");
+  else if (v.tls.certificate.empty() && v.secret_file.empty())
+    p.error(table.get("buffer"), "buffer",
+            "is for long lines: such a link needs TLS. Set tls_certificate, or secret_file");
   peer.buffer = buffer;
+}
+
+void read_compression(const Table& p, const toml::table& table, PeerSettings& peer) {
+  std::string text = "none";
+  p.text("compression", text);
+  auto setting = compress::parse_setting(text);
+  if (!setting) return p.error(table.get("compression"), "compression", setting.error().message);
+  peer.compression = *setting;
 }
 
 void read_peers(const Table& t, VolumeSettings& v) {
@@ -244,14 +255,16 @@ void read_peers(const Table& t, VolumeSettings& v) {
     }
     Table p(t, *table, fmt::format("volume.{}.peer", v.name));
     PeerSettings peer;
-    p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full"});
+    p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full",
+             "compression"});
     p.integer("id", 1, replica_id_max, peer.id, true);
     p.text("address", peer.address, true);
     p.peer_address("address", peer.address);
     using core::Protocol;
     p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}},
                        peer.protocol);
-    read_buffer(p, *table, peer);
+    read_buffer(p, *table, v, peer);
+    read_compression(p, *table, peer);
     p.text("certificate_name", peer.certificate_name);
     p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
     if (peer.direct_cable && !net::numeric_address(peer.address))
@@ -621,7 +634,9 @@ Result<NodeSettings> load_config(const std::string& path) {
   Problems problems;
   Table t(path, root, "", problems);
   NodeSettings node;
-  t.allow({"log_level", "volume"});
+  t.allow({"log_level", "compression_threads", "volume"});
+  node.compression_threads = stream::usable_processors();
+  t.integer("compression_threads", 1, 256, node.compression_threads);
   t.choice<LogLevel>("log_level",
                      {{"debug", LogLevel::debug},
                       {"info", LogLevel::info},
@@ -641,6 +656,7 @@ Result<NodeSettings> load_config(const std::string& path) {
     else
       node.volumes.push_back(read_volume(t, std::string(name.str()), *table));
   }
+  for (VolumeSettings& v : node.volumes) v.compression_threads = node.compression_threads;
   check_names(node.volumes, t);
   TL_TRY(problems.status());
   return node;

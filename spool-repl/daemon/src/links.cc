@@ -23,9 +23,11 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
   TL_TRY_ASSIGN(o.security, read_link_security(settings));
   if (o.security.tls) links->certificate_ends_ = o.security.tls->expires();
   o.timeout = settings.peer_timeout;
+  o.pool = around.pool;
   for (const PeerSettings& p : settings.peers) {
-    links->peers_.push_back(p.id);
-    o.peers.push_back({p.id, p.address, p.certificate_name, p.direct_cable});
+    links->peers_[p.id] = p.compression;
+    o.peers.push_back(
+        {p.id, p.address, p.certificate_name, p.direct_cable, p.buffer.has_value(), p.packing()});
   }
   Links& l = *links;
   l.net_ = std::make_unique<net::PeerNet>(
@@ -51,15 +53,15 @@ Links::~Links() {
 void Links::watch_certificates() {
   std::int64_t now = clock_.wall().seconds;
   if (certificate_ends_) expiry_.look(0, *certificate_ends_, now);
-  for (const auto& [id, link] : protections())
-    if (link.peer_expires) expiry_.look(id, *link.peer_expires, now);
+  for (const auto& [id, link] : states())
+    if (link.protection.peer_expires) expiry_.look(id, *link.protection.peer_expires, now);
   expiry_timer_ = loop_.after(expiry_interval, [this] { watch_certificates(); });
 }
 
-std::map<ReplicaId, net::LinkProtection> Links::protections() const {
-  std::map<ReplicaId, net::LinkProtection> out;
-  for (ReplicaId id : peers_)
-    if (auto link = net_->protection(id)) out[id] = *link;
+std::map<ReplicaId, LinkState> Links::states() const {
+  std::map<ReplicaId, LinkState> out;
+  for (const auto& [id, compression] : peers_)
+    if (auto link = net_->protection(id)) out[id] = {*link, compression, net_->packing_status(id)};
   return out;
 }
 
@@ -68,18 +70,25 @@ void Links::on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter
   step_(core::PeerUnfit{peer, text, other_arbiter});
 }
 
-void Links::reload(const std::map<ReplicaId, std::string>& addresses, net::LinkSecurity security) {
+void Links::reload(const std::vector<PeerSettings>& peers, net::LinkSecurity security) {
   if (!net_) return;
   certificate_ends_ = security.tls ? security.tls->expires() : std::nullopt;
   net_->set_security(std::move(security));
   loop_.cancel(expiry_timer_);
   watch_certificates();
-  for (const auto& [id, address] : addresses) net_->set_address(id, address);
+  for (const PeerSettings& p : peers) {
+    auto known = peers_.find(p.id);
+    if (known == peers_.end()) continue;
+    net_->set_address(p.id, p.address);
+    known->second = p.compression;
+    // The protocol changes at a restart only.
+    net_->set_packing(p.id, p.packing());
+  }
 }
 
 Status Links::set_wanted(bool wanted) {
   if (!net_) return fail(Errc::invalid, "this volume has no peers");
-  for (ReplicaId id : peers_) net_->set_wanted(id, wanted);
+  for (const auto& [id, compression] : peers_) net_->set_wanted(id, wanted);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "expiry_watch.h"
+#include "link_state.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
@@ -23,6 +24,7 @@ class Links {
     ports::Loop& loop;
     Random& random;
     const Clock& clock;
+    std::shared_ptr<stream::WorkPool> pool = {};
   };
   // step: gets the input of the links. certificate: warnings before one ends; peer 0: of this replica.
   // Connects and listens from now on. Errors: the addresses, or the files of read_link_security().
@@ -31,12 +33,12 @@ class Links {
                                               Trouble certificate);
   ~Links();
 
-  // For later connections.
-  void reload(const std::map<ReplicaId, std::string>& addresses, net::LinkSecurity security);
+  // Addresses and security count for later connections.
+  void reload(const std::vector<PeerSettings>& peers, net::LinkSecurity security);
   Status set_wanted(bool wanted);  // of all peers. Errors: Errc::invalid (no peers)
   void tell_troubles(core::VolumeStatus& status) const;
   // Of the peers that are connected.
-  std::map<ReplicaId, net::LinkProtection> protections() const;
+  std::map<ReplicaId, LinkState> states() const;
   std::optional<std::int64_t> certificate_ends() const { return certificate_ends_; }  // seconds since 1970
 
   void send(const core::Send& s) { net_->send(s.peer, s.message); }
@@ -63,7 +65,7 @@ class Links {
   ExpiryWatch expiry_;
   ports::Loop::TimerId expiry_timer_ = 0;
   std::optional<std::int64_t> certificate_ends_;  // of this replica
-  std::vector<ReplicaId> peers_;
+  std::map<ReplicaId, compress::Setting> peers_;
   std::map<ReplicaId, std::string> unfit_;  // the differences that the last handshake found
   std::vector<ByteSpan> pieces_;            // keeps its memory
   std::unique_ptr<net::PeerNet> net_;       // nullptr: no peers

@@ -35,9 +35,9 @@ void ServedVolume::request_stop(bool force) {
   if (loop_) loop_->post([this, force] { stopper_->ask(force); });
 }
 
-void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, Security security) {
-  loop_->post([this, addresses = std::move(addresses), security = std::move(security)] {
-    if (links_) links_->reload(addresses, security.links);
+void ServedVolume::reload(std::vector<PeerSettings> peers, Security security) {
+  loop_->post([this, peers = std::move(peers), security = std::move(security)] {
+    if (links_) links_->reload(peers, security.links);
     // The export itself changes at a restart only, so TLS neither begins nor ends before.
     if (!nbd_tls_ || !security.nbd) return;
     nbd_tls_ = security.nbd;
@@ -90,7 +90,7 @@ Status ServedVolume::join_parts() {
   if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
   TL_TRY_ASSIGN(nbd_tls_, read_nbd_tls(settings_));
   TL_TRY_ASSIGN(links_, Links::start(
-                            settings_, superblock, {*loop_, random_, clock_}, step,
+                            settings_, superblock, {*loop_, random_, clock_, process_.pool}, step,
                             [this](ReplicaId peer, const std::string& text) {
                               reporter_->say("connection", text, true, peer, 0, true);
                             },
@@ -218,7 +218,7 @@ auto ServedVolume::with_view(Look look) {
                 oldest_request(),
                 performer_->disk().oldest(loop_->now()),
                 f && f->device_lost(),
-                links_->protections(),
+                links_->states(),
                 links_->certificate_ends(),
                 clock_.wall().seconds};
   return look(view);

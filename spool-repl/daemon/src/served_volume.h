@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -12,12 +11,14 @@
 #include "state_teller.h"
 #include "stopper.h"
 #include "twinloft/spool-repl/daemon/link_security.h"
+#include "twinloft/spool-repl/daemon/volume_runner.h"
 
 namespace twinloft::repl::daemon {
 
 class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volume, public Stopper::Volume {
  public:
-  explicit ServedVolume(VolumeSettings settings) : settings_(std::move(settings)) {}
+  ServedVolume(VolumeSettings settings, ProcessParts process)
+      : settings_(std::move(settings)), process_(std::move(process)) {}
 
   // Serves until it is stopped, or fails. before_control: called when everything except the control socket
   // is ready. started: called once, when the volume is served, or has failed without leaving anything
@@ -26,7 +27,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
 
   // From any thread, once the volume is served.
   void request_stop(bool force);
-  void reload(std::map<ReplicaId, std::string> addresses, Security security);
+  void reload(std::vector<PeerSettings> peers, Security security);
   bool stands_down() const { return roles_.stands_down(); }
   bool has_failed() const { return failed_; }  // without a request
   const std::string& failure() const { return failure_; }
@@ -81,6 +82,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   void ended(bool failed) override;
 
   const VolumeSettings settings_;
+  const ProcessParts process_;
   OsClock clock_;
   OsRandom random_;
   Roles roles_;

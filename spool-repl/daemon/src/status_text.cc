@@ -85,10 +85,10 @@ const char* name_of(net::LinkProtection::Kind kind) {
 }
 
 std::string protection_text(const NodeView& v, const core::PeerStatus& p) {
-  auto link = v.protections.find(p.id);
-  if (link == v.protections.end()) return "";
+  auto link = v.links.find(p.id);
+  if (link == v.links.end()) return "";
   using Kind = net::LinkProtection::Kind;
-  switch (link->second.kind) {
+  switch (link->second.protection.kind) {
     case Kind::clear_text:
       return "  clear text";
     case Kind::old_release:
@@ -98,7 +98,7 @@ std::string protection_text(const NodeView& v, const core::PeerStatus& p) {
     case Kind::certificate:
       break;
   }
-  return fmt::format("  TLS until {}", date_text(*link->second.peer_expires));
+  return fmt::format("  TLS until {}", date_text(*link->second.protection.peer_expires));
 }
 
 std::string certificate_line(const NodeView& v) {
@@ -291,6 +291,27 @@ std::string buffer_text(const core::VolumeStatus& s, const core::PeerStatus& p) 
                      b.slows ? ". FULL: writers wait for it" : "");
 }
 
+// What is sent less because of compression. Nothing is said of a link without it.
+std::string compression_text(const NodeView& v, const core::PeerStatus& p) {
+  auto link = v.links.find(p.id);
+  if (link == v.links.end() || link->second.compression == compress::Setting()) return "";
+  std::string setting = compress::text_of(link->second.compression);
+  const char* const next = "\n           ";
+  if (!link->second.packing)
+    return fmt::format("{}compression {}: NOT USED, the peer's release does not know it", next, setting);
+  const stream::PackingStatus& s = *link->second.packing;
+  if (s.peer_lacks_codec)
+    return fmt::format("{}compression {}: NOT USED, the peer's release does not know this codec", next,
+                       setting);
+  bool adaptive = std::holds_alternative<compress::Adaptive>(link->second.compression);
+  std::string line = s.line_rate ? fmt::format(", line {}/s when full",
+                                               size_text(static_cast<std::uint64_t>(*s.line_rate)))
+                                 : "";
+  return fmt::format("{}compression {}{}: {} sent as {}{}", next, setting,
+                     adaptive ? fmt::format(" ({} now)", compress::name_of(s.codec)) : "",
+                     size_text(s.out_raw), size_text(s.out_line), line);
+}
+
 std::string behind_line(const core::VolumeStatus& s) {
   if (!s.behind || s.role == core::Role::primary) return "";
   const core::BehindReport& r = *s.behind;
@@ -331,6 +352,7 @@ std::string status_text(const NodeView& v) {
           "\n           slowed to {}/s: flushes or reads take longer than resync_latency_target",
           size_text(s.resync_held_to));
     out += buffer_text(s, p);
+    out += compression_text(v, p);
     if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -389,12 +411,31 @@ json::value resync_json(const NodeView& v, const core::PeerStatus& p) {
   return out;
 }
 
+// null: the peer's release does not compress. Bytes since the connection began.
+json::value compression_json(const LinkState& link) {
+  if (!link.packing) return nullptr;
+  const stream::PackingStatus& p = *link.packing;
+  json::object out{{"setting", compress::text_of(link.compression)},
+                   {"codec", compress::name_of(p.codec)},
+                   {"peer_lacks_codec", p.peer_lacks_codec},
+                   {"out_raw_bytes", p.out_raw},
+                   {"out_line_bytes", p.out_line},
+                   {"in_raw_bytes", p.in_raw},
+                   {"in_line_bytes", p.in_line},
+                   {"line_bytes_per_second", nullptr}};
+  if (p.line_rate) out["line_bytes_per_second"] = static_cast<std::uint64_t>(*p.line_rate);
+  return out;
+}
+
 // null: not connected. expires: of the peer's certificate, in seconds since 1970, UTC.
 json::value link_json(const NodeView& v, const core::PeerStatus& p) {
-  auto link = v.protections.find(p.id);
-  if (link == v.protections.end()) return nullptr;
-  json::object out{{"protection", name_of(link->second.kind)}, {"expires", nullptr}};
-  if (link->second.peer_expires) out["expires"] = *link->second.peer_expires;
+  auto link = v.links.find(p.id);
+  if (link == v.links.end()) return nullptr;
+  const net::LinkProtection& protection = link->second.protection;
+  json::object out{{"protection", name_of(protection.kind)},
+                   {"expires", nullptr},
+                   {"compression", compression_json(link->second)}};
+  if (protection.peer_expires) out["expires"] = *protection.peer_expires;
   return out;
 }
 

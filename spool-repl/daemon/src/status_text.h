@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "link_state.h"
 #include "resync_meter.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
@@ -28,9 +29,9 @@ struct NodeView {
   Duration oldest_wait{0};          // of the oldest request of the front ends; 0: none waits
   Duration oldest_disk_wait{0};     // of the oldest operation of the disks here
   bool device_lost = false;         // to another program: its users get errors
-  std::map<ReplicaId, net::LinkProtection> protections = {};  // of the peers that are connected
-  std::optional<std::int64_t> certificate_ends = {};          // of this replica, in seconds since 1970
-  std::int64_t wall_seconds = 0;                              // now, likewise
+  std::map<ReplicaId, LinkState> links = {};          // to the peers that are connected
+  std::optional<std::int64_t> certificate_ends = {};  // of this replica, in seconds since 1970
+  std::int64_t wall_seconds = 0;                      // now, likewise
 };
 
 // The network's state of peers that are not connected. unfit: the differences that the last handshake found.

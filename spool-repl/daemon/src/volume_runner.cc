@@ -9,7 +9,8 @@ namespace twinloft::repl::daemon {
 
 class VolumeRunner::Impl {
  public:
-  Impl(VolumeSettings settings, StartHooks hooks) : hooks_(std::move(hooks)), volume_(std::move(settings)) {}
+  Impl(VolumeSettings settings, ProcessParts process, StartHooks hooks)
+      : hooks_(std::move(hooks)), volume_(std::move(settings), std::move(process)) {}
 
   Status start() {
     auto promise = std::make_shared<std::promise<Status>>();
@@ -33,8 +34,8 @@ class VolumeRunner::Impl {
   std::thread thread_;
 };
 
-VolumeRunner::VolumeRunner(VolumeSettings settings, StartHooks hooks)
-    : impl_(std::make_unique<Impl>(std::move(settings), std::move(hooks))) {}
+VolumeRunner::VolumeRunner(VolumeSettings settings, ProcessParts process, StartHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(settings), std::move(process), std::move(hooks))) {}
 VolumeRunner::~VolumeRunner() {
   impl_->wait();
 }
@@ -56,8 +57,8 @@ bool VolumeRunner::stands_down() const {
 std::string VolumeRunner::failure() const {
   return impl_->volume().failure();
 }
-void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, Security security) {
-  impl_->volume().reload(std::move(addresses), std::move(security));
+void VolumeRunner::reload(std::vector<PeerSettings> peers, Security security) {
+  impl_->volume().reload(std::move(peers), std::move(security));
 }
 
 }  // namespace twinloft::repl::daemon

@@ -14,9 +14,10 @@
 
 namespace twinloft::repl::daemon {
 
-VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()> changed,
-                                   Duration late_after)
+VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, ProcessParts process,
+                                   std::function<void()> changed, Duration late_after)
     : name_(settings.name),
+      process_(std::move(process)),
       changed_(std::move(changed)),
       late_after_(late_after),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -71,9 +72,7 @@ void VolumeSupervisor::reload(VolumeSettings settings, Security security) {
     std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
     if (runner_) {
-      std::map<ReplicaId, std::string> addresses;
-      for (const PeerSettings& p : settings_.peers) addresses[p.id] = p.address;
-      return runner_->reload(std::move(addresses), std::move(security));
+      return runner_->reload(settings_.peers, std::move(security));
     }
     retry_asked_ = true;
   }
@@ -122,7 +121,7 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
     has_control_ = true;
   };
   auto runner = std::make_shared<VolumeRunner>(
-      std::move(now), StartHooks{take_over, [this] { stand_in_for_start(); }, late_after_});
+      std::move(now), process_, StartHooks{take_over, [this] { stand_in_for_start(); }, late_after_});
   attempts(true);
   Status started;
   try {

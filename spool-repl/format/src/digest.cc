@@ -20,11 +20,11 @@ std::uint32_t sector_crc(const Uuid& volume, std::uint64_t sector, ByteSpan byte
   return crc32c(bytes.first(sector_crc_at), crc32c(seed));
 }
 
+}  // namespace
+
 bool is_zero(ByteSpan block) {
   return block[0] == std::byte{0} && std::memcmp(block.data(), block.data() + 1, block.size() - 1) == 0;
 }
-
-}  // namespace
 
 Digest digest_of(const Uuid& volume, Lba lba, ByteSpan block) {
   std::uint32_t crc = block_crc(volume, lba, block);

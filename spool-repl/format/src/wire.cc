@@ -5,6 +5,7 @@
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
+#include "twinloft/spool-repl/format/short_record.h"
 
 namespace twinloft::repl {
 
@@ -470,6 +471,7 @@ void encode_record_prefix(const Epoch& epoch, std::uint32_t meta_bytes, std::vec
 
 Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload) {
   auto first = static_cast<std::uint16_t>(WireType::first_peer_message);
+  if (type == static_cast<std::uint16_t>(WireType::short_record)) return decode_short_record(payload);
   if (type < first) return fail(Errc::corrupt, "message of type {} at this point", type);
   Decoder d{Reader(payload), {}};
   auto message = d.message(type - first);

@@ -16,7 +16,7 @@ constexpr std::size_t backlog_kept_max = 4u << 20;  // memory of an empty backlo
 constexpr std::size_t trial_bytes = 128 * 1024;     // more than the largest packet of any network
 }  // namespace
 
-Connection::Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> stream, std::string name,
+Connection::Connection(ports::Loop& loop, std::unique_ptr<stream::PackedStream> stream, std::string name,
                        Handshake handshake, Limits limits, Events events)
     : loop_(loop),
       stream_(std::move(stream)),
@@ -243,10 +243,24 @@ void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
   if (!*done || !is_open()) return;
   phase_ = Phase::trial;
   name_ = fmt::format("replica {}", peer());
+  if (handshake_.has_frames()) begin_frames(payload);
   events_.established(*this);
   if (is_open()) begin_trial();
 }
 
+// What was read behind the hello belongs to frames, and what is left of the own hello does not.
+void Connection::begin_frames(ByteSpan hello) {
+  auto end_of_hello = static_cast<std::size_t>(hello.data() + hello.size() - in_.data());
+  stream_->begin_frames(handshake_.own_codecs(), handshake_.peer_codecs(),
+                        ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello),
+                        ByteSpan(backlog_).subspan(backlog_begin_));
+  in_end_ = end_of_hello;
+  backlog_.clear();
+  backlog_begin_ = 0;
+  full_ = false;
+}
+
+// Without compression, which would leave nothing of the filler.
 void Connection::begin_trial() {
   static const std::vector<std::byte> filler(trial_bytes);
   last_received_ = last_sent_ = loop_.now();

@@ -14,7 +14,7 @@
 
 #include "twinloft/spool-repl/net/handshake.h"
 #include "twinloft/spool-repl/net/peer_net.h"
-#include "twinloft/spool-repl/stream/stream.h"
+#include "twinloft/spool-repl/stream/packed_stream.h"
 
 namespace twinloft::repl::net {
 
@@ -36,8 +36,8 @@ class Connection {
   };
 
   // Starts `stream`. If it is open already, the handshake begins at once, and may fail at once.
-  Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> stream, std::string name, Handshake handshake,
-             Limits limits, Events events);
+  Connection(ports::Loop& loop, std::unique_ptr<stream::PackedStream> stream, std::string name,
+             Handshake handshake, Limits limits, Events events);
   ~Connection();
 
   void send(std::uint16_t type, std::span<const ByteSpan> payload);  // the memory must stay until flush()
@@ -52,7 +52,12 @@ class Connection {
   std::uint64_t features() const { return handshake_.features(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
   bool is_of_old_release() const { return handshake_.is_old(); }
-  const stream::Stream& stream() const { return *stream_; }
+  // Below the frames.
+  const stream::Stream& stream() const { return stream_->below(); }
+  // For later messages. Without an effect if the peer's release has no frames.
+  void set_packing(const stream::Packing& packing) { stream_->set_packing(packing); }
+  bool has_frames() const { return stream_->has_frames(); }
+  stream::PackingStatus packing_status() const { return stream_->packing_status(); }
   bool has_other_arbiter() const { return handshake_.has_other_arbiter(); }
   const std::string& name() const { return name_; }
 
@@ -67,6 +72,7 @@ class Connection {
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
   void take_handshake(const WireHeader& header, ByteSpan payload);
+  void begin_frames(ByteSpan hello);
   void begin_trial();
   void take_trial(std::uint16_t type, ByteSpan payload);
   Instant deadline() const;
@@ -76,7 +82,7 @@ class Connection {
   void keep(std::size_t skip_bytes);
 
   ports::Loop& loop_;
-  std::unique_ptr<stream::Stream> stream_;
+  std::unique_ptr<stream::PackedStream> stream_;
   Phase phase_ = Phase::opening;
   std::string name_;
   Handshake handshake_;

@@ -9,7 +9,6 @@
 namespace twinloft::repl::net {
 
 namespace {
-constexpr std::uint64_t features_offered = feature_buffers;
 constexpr std::uint64_t features_required_known = 0;
 }  // namespace
 
@@ -45,7 +44,7 @@ Status Handshake::vouch(ReplicaId replica) const {
 std::vector<std::byte> Handshake::hello(ReplicaId peer) const {
   std::vector<std::byte> out;
   Writer w(out);
-  w.put(features_offered);
+  w.put(self_.features);
   w.put(features_required_known);
   w.put_bytes(self_.volume.bytes);
   w.put(self_.volume_blocks);

@@ -57,6 +57,10 @@ Result<Way> LinkStreams::way_to(ReplicaId peer, const Address& address) const {
   if (auto cable = cables_.find(peer); cable != cables_.end() && cable->second == host_text(address.storage))
     return Way::clear_text;
   if (security_.tls) return Way::tls;
+  if (needs_tls(peer))
+    return fail(Errc::invalid,
+                "the link to replica {} is buffered, and needs TLS: set `tls_certificate`, or `secret_file`",
+                peer);
   if (address.is_loopback()) return Way::clear_text;
   TL_TRY(check_listen(address));
   return fail(Errc::invalid, "replication over {} needs TLS: this peer is not at a direct cable",
@@ -81,8 +85,10 @@ bool LinkStreams::is_at_cable(const sockaddr_storage& address) const {
 // In clear text nothing but the place says who the other side is. A replica at a cable is none of another
 // place.
 ByStream LinkStreams::vouch_by_place(const sockaddr_storage& other) const {
-  return {[cables = cables_, host = host_text(other),
+  return {[cables = cables_, only_tls = only_tls_, host = host_text(other),
            at_cable = is_at_cable(other)](ReplicaId replica) -> Status {
+    if (only_tls.contains(replica))
+      return fail(Errc::denied, "its link is buffered, and needs TLS: it is in clear text");
     auto cable = cables.find(replica);
     bool fits = at_cable ? cable != cables.end() && cable->second == host : cable == cables.end();
     if (fits) return {};

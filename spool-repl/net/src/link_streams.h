@@ -31,6 +31,9 @@ class LinkStreams {
   void set_security(LinkSecurity security) { security_ = std::move(security); }
   // cable: the peer's numeric address, at which it is reached by a direct cable. Empty: it is not.
   void add_peer(ReplicaId id, const std::string& certificate_name, const std::string& cable);
+  // Clear text to this peer is refused everywhere.
+  void require_tls(ReplicaId id) { only_tls_.insert(id); }
+  bool needs_tls(ReplicaId id) const { return only_tls_.contains(id); }
   bool accepts_old() const { return !security_.old_secret.empty(); }
   // Whether the address is that of a direct cable.
   bool is_at_cable(const sockaddr_storage& address) const;
@@ -53,6 +56,7 @@ class LinkStreams {
   LinkSecurity security_;
   std::map<ReplicaId, std::string> names_;   // in certificates, where they differ from certificate_name()
   std::map<ReplicaId, std::string> cables_;  // the hosts
+  std::set<ReplicaId> only_tls_;
 };
 
 // The host of an address, without its port.

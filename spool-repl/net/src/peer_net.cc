@@ -11,6 +11,7 @@
 #include "first_bytes.h"
 #include "link_streams.h"
 #include "name_lookup.h"
+#include "short_record.h"
 #include "twinloft/spool-repl/stream/tls_stream.h"
 
 namespace twinloft::repl::net {
@@ -58,9 +59,11 @@ PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvent
       lookup_(std::make_unique<NameLookup>(loop, options_.resolve)),
       streams_(std::make_unique<LinkStreams>(loop, options_.self.volume, options_.security)),
       undecided_(std::make_unique<FirstBytes>(loop, options_.first_bytes)) {
+  if (!options_.pool) options_.self.features &= (std::uint64_t{2} << codecs_shift) - 1;
   for (const NetPeer& p : options_.peers) {
     peers_.emplace_back().config = p;
     streams_->add_peer(p.id, p.certificate_name, p.direct_cable ? p.address : "");
+    if (p.needs_tls) streams_->require_tls(p.id);
   }
 }
 
@@ -130,9 +133,13 @@ Status PeerNet::try_listen(const Address& address) {
   return {};
 }
 
-PeerNet::Peer* PeerNet::find(ReplicaId id) {
+const PeerNet::Peer* PeerNet::find(ReplicaId id) const {
   auto it = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.config.id == id; });
   return it == peers_.end() ? nullptr : &*it;
+}
+
+PeerNet::Peer* PeerNet::find(ReplicaId id) {
+  return const_cast<Peer*>(std::as_const(*this).find(id));
 }
 
 PeerNet::Peer* PeerNet::owner_of(const Connection& c) {
@@ -174,8 +181,9 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Wa
   set_options(fd.get(), limits.timeout);
   LinkStream link = streams_->make(std::move(fd), way, direction, other);
   auto made = std::make_shared<Connection>(
-      loop_, std::move(link.stream), std::move(name),
-      Handshake(options_.self, std::move(link.authentication), direction, expect, random_), limits,
+      loop_, std::make_unique<stream::PackedStream>(loop_, std::move(link.stream), options_.pool),
+      std::move(name), Handshake(options_.self, std::move(link.authentication), direction, expect, random_),
+      limits,
       Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
                          [this](Connection& c, PeerMessage m) {
                            deliver_downs();
@@ -280,7 +288,7 @@ void PeerNet::connect(Peer& p, const Address& address) {
     notice(p, way.error().message);
     return redial_later(p, options_.redial_refused);
   }
-  if (*way == Way::tls && p.is_old && streams_->accepts_old()) way = Way::old_release;
+  if (*way == Way::tls && p.is_old && streams_->accepts_old() && !p.config.needs_tls) way = Way::old_release;
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return redial_later(p, options_.redial);
   if (streams_->is_at_cable(address.storage)) stay_on_cable(fd.get());
@@ -313,6 +321,9 @@ void PeerNet::on_established(Connection& c) {
   if (!p) return c.close(fmt::format("replica {} is not a peer of this volume", c.peer()));
   if (!p->wanted)
     return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
+  if (c.is_of_old_release() && p->config.needs_tls)
+    return c.close(
+        fmt::format("the link to replica {} is buffered, and needs TLS: its release has none", c.peer()));
   if (c.is_of_old_release() && p->has_spoken_tls)
     return c.close(fmt::format("replica {} has spoken TLS before, and now comes without it", c.peer()));
   auto caller = std::find_if(callers_.begin(), callers_.end(),
@@ -331,6 +342,7 @@ void PeerNet::on_ready(Connection& c) {
   deliver_downs();
   p->up = true;
   p->up_since = loop_.now();
+  c.set_packing(p->config.packing);
   p->last_notice.clear();
   using Kind = LinkProtection::Kind;
   Kind kind = LinkStreams::protection_of(c.stream(), c.is_of_old_release()).kind;
@@ -429,13 +441,13 @@ void PeerNet::set_address(ReplicaId id, const std::string& address) {
 }
 
 bool PeerNet::is_wanted(ReplicaId id) const {
-  return std::any_of(peers_.begin(), peers_.end(),
-                     [&](const Peer& p) { return p.config.id == id && p.wanted; });
+  const Peer* p = find(id);
+  return p && p->wanted;
 }
 
 std::string PeerNet::trouble(ReplicaId id) const {
-  auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
-  if (p == peers_.end() || p->up) return "";
+  const Peer* p = find(id);
+  if (!p || p->up) return "";
   if (!p->last_notice.empty()) return p->last_notice;
   bool calls_here = options_.self.replica > id, listens = static_cast<bool>(listener_);
   if (calls_here && !listen_trouble_.empty()) return listen_trouble_;
@@ -445,14 +457,27 @@ std::string PeerNet::trouble(ReplicaId id) const {
 }
 
 std::uint64_t PeerNet::features(ReplicaId id) const {
-  auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
-  return p != peers_.end() && p->up ? p->connection->features() : 0;
+  const Peer* p = find(id);
+  return p && p->up ? p->connection->features() : 0;
 }
 
 std::optional<LinkProtection> PeerNet::protection(ReplicaId id) const {
-  auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
-  if (p == peers_.end() || !p->up) return std::nullopt;
+  const Peer* p = find(id);
+  if (!p || !p->up) return std::nullopt;
   return LinkStreams::protection_of(p->connection->stream(), p->connection->is_of_old_release());
+}
+
+std::optional<stream::PackingStatus> PeerNet::packing_status(ReplicaId id) const {
+  const Peer* p = find(id);
+  if (!p || !p->up || !p->connection->has_frames()) return std::nullopt;
+  return p->connection->packing_status();
+}
+
+void PeerNet::set_packing(ReplicaId id, const stream::Packing& packing) {
+  Peer* p = find(id);
+  if (!p) return;
+  p->config.packing = packing;
+  if (p->up) p->connection->set_packing(packing);
 }
 
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {
@@ -470,6 +495,13 @@ void PeerNet::send_record(ReplicaId id, const Epoch& epoch, std::uint32_t meta_b
   if (!p || !p->up) return;
   static const std::uint16_t type = wire_type(PeerMessage(RecordMessage{}));
   auto& prefix = encoded_.emplace_back();
+  if (p->connection->features() & feature_short_records & options_.self.features) {
+    ShortRecord shorter(meta_bytes, pieces);
+    if (!shorter.runs().empty()) {
+      encode_short_record_prefix(epoch, meta_bytes, shorter.runs(), prefix);
+      return p->connection->send(static_cast<std::uint16_t>(WireType::short_record), shorter.parts(prefix));
+    }
+  }
   encode_record_prefix(epoch, meta_bytes, prefix);
   std::vector<ByteSpan> payload{prefix};
   payload.insert(payload.end(), pieces.begin(), pieces.end());

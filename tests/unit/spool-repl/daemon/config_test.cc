@@ -129,6 +129,7 @@ TEST_F(ConfigTest, EverythingIsRead) {
 }
 
 constexpr const char* far_peer = R"(listen = "10.0.0.2:7788"
+secret_file = "/etc/twinloft/secret"
 spill = "/var/lib/twinloft/spill"
 [[volume.mail.peer]]
 id = 3
@@ -152,17 +153,40 @@ TEST_F(ConfigTest, BufferedLinks) {
     std::string text = far;
     return text.replace(text.find(before), before.size(), after);
   };
-  constexpr int buffer_line = minimal_lines + 7;
+  constexpr int buffer_line = minimal_lines + 8;
   EXPECT_TRUE(refused(with("\"A\"", "\"B\""), buffer_line, "volume.mail.peer.buffer", "needs protocol"));
   EXPECT_TRUE(refused(with("64GiB", "1MiB"), buffer_line, "volume.mail.peer.buffer", "at least 16 MiB"));
   EXPECT_TRUE(
       refused(far + "clear_text = \"direct-cable\"\n", buffer_line, "volume.mail.peer.buffer", "needs TLS"));
+  EXPECT_TRUE(refused(with("secret_file", "archive"), buffer_line, "volume.mail.peer.buffer",
+                      "needs TLS. Set tls_certificate, or secret_file"));
   EXPECT_TRUE(refused(with("buffer = \"64GiB\"", "buffer_full = \"resync\""), buffer_line,
                       "volume.mail.peer.buffer_full", "set `buffer` too"));
   EXPECT_TRUE(
-      refused(with("buffer = \"64GiB\"\n", ""), minimal_lines + 2, "volume.mail.spill", "no [[peer]]"));
+      refused(with("buffer = \"64GiB\"\n", ""), minimal_lines + 3, "volume.mail.spill", "no [[peer]]"));
   EXPECT_TRUE(refused(far + "buffer_full = \"drop\"\n", buffer_line + 1, "volume.mail.peer.buffer_full",
                       "\"slow-down\", \"resync\""));
+}
+
+TEST_F(ConfigTest, Compression) {
+  auto out = load(minimal + far_peer + "compression = \"zstd:9\"\n");
+  ASSERT_TRUE(out) << out.error().message;
+  const PeerSettings& far = out->volumes[0].peers[0];
+  EXPECT_EQ(far.compression, compress::Setting(compress::Method{compress::Codec::zstd, 9}));
+  EXPECT_EQ(far.packing().link, stream::LinkClass::bulk) << "nothing waits for protocol A";
+  EXPECT_GE(out->compression_threads, 1u);
+  out = load("compression_threads = 3\n" + minimal + far_peer);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].peers[0].compression, compress::Setting(compress::Method{}));
+  EXPECT_EQ(out->compression_threads, 3u);
+  EXPECT_EQ(out->volumes[0].compression_threads, 3u);
+  constexpr int line = minimal_lines + 9;
+  EXPECT_TRUE(refused(minimal + far_peer + "compression = \"gzip\"\n", line, "volume.mail.peer.compression",
+                      "\"gzip\" is no codec: expected \"none\", \"lz4\""));
+  EXPECT_TRUE(refused(minimal + far_peer + "compression = 5\n", line, "volume.mail.peer.compression",
+                      "expected a text in quotes"));
+  EXPECT_TRUE(refused("compression_threads = 0\n" + minimal, 1, "compression_threads",
+                      "expected a number from 1 to 256"));
 }
 
 TEST_F(ConfigTest, Defaults) {

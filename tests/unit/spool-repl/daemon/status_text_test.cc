@@ -155,6 +155,39 @@ TEST_F(StatusText, ABufferedLinkTellsItsLag) {
   EXPECT_TRUE(says("its resync waits until the line can carry the load")) << text();
 }
 
+TEST_F(StatusText, ALinkTellsItsCompression) {
+  connect(3);
+  auto shown = [&](const LinkState& link) {
+    NodeView view{settings, {}, 1 << 20, {}, {}, false, {}, status, meter};
+    view.links[3] = link;
+    std::string all = status_text(view) + status_json(view);
+    return all;
+  };
+  auto has = [](const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+  };
+  LinkState link;
+  link.packing.emplace();
+  EXPECT_FALSE(has(shown(link), "compression none"));
+  EXPECT_TRUE(has(shown(link), R"("compression":{"setting":"none","codec":"none")")) << shown(link);
+  link.compression = compress::Method{compress::Codec::zstd, 9};
+  link.packing->codec = compress::Codec::zstd;
+  link.packing->out_raw = 300u << 20;
+  link.packing->out_line = 100u << 20;
+  EXPECT_TRUE(has(shown(link), "compression zstd:9: 300 MiB sent as 100 MiB\n")) << shown(link);
+  EXPECT_TRUE(has(shown(link), R"("out_raw_bytes":314572800,"out_line_bytes":104857600)")) << shown(link);
+  link.compression = compress::Adaptive{};
+  link.packing->line_rate = 12.0 * (1 << 20);
+  EXPECT_TRUE(
+      has(shown(link), "compression adaptive (zstd now): 300 MiB sent as 100 MiB, line 12 MiB/s when full\n"))
+      << shown(link);
+  link.packing->peer_lacks_codec = true;
+  EXPECT_TRUE(has(shown(link), "NOT USED, the peer's release does not know this codec\n")) << shown(link);
+  link.packing.reset();
+  EXPECT_TRUE(has(shown(link), "compression adaptive: NOT USED, the peer's release does not know it\n"));
+  EXPECT_TRUE(has(shown(link), R"("compression":null)")) << shown(link);
+}
+
 TEST_F(StatusText, AFarReplicaTellsWhatItLacks) {
   connect(2);
   status.now = Instant{} + std::chrono::seconds(100);

@@ -28,7 +28,7 @@ struct VolumeSupervisorTest : testing::Test {
     return s;
   }
   std::unique_ptr<VolumeSupervisor> start(const VolumeSettings& s) {
-    return std::make_unique<VolumeSupervisor>(s, [this] {
+    return std::make_unique<VolumeSupervisor>(s, ProcessParts(), [this] {
       std::lock_guard lock(mutex);
       changed.notify_all();
     });
@@ -153,7 +153,7 @@ TEST_F(VolumeSupervisorTest, ALongStartSaysThatItIsOne) {
   ASSERT_TRUE(create_volume(good));
   auto owner = start(good);
   await<VolumeSupervisor::Serving>(*owner);
-  VolumeSupervisor other(same, [] {}, std::chrono::milliseconds(20));
+  VolumeSupervisor other(same, {}, [] {}, std::chrono::milliseconds(20));
   auto text = ask(same, "status");
   while (!text && std::holds_alternative<VolumeSupervisor::Starting>(other.state()))
     text = ask(same, "status");

@@ -6,6 +6,7 @@
 #include "../support/manual_loop.h"
 #include "../support/memory_stream.h"
 #include "sample_volume.h"
+#include "twinloft/spool-repl/compress/frame.h"
 
 namespace twinloft::repl::net {
 namespace {
@@ -44,8 +45,9 @@ struct ConnectionTest : testing::Test {
         },
         [&end](Connection&, const std::string& why) { end.closed.push_back(why); }};
     end.connection = std::make_unique<Connection>(
-        loop, std::move(stream), dials ? "replica 2" : "the caller",
-        Handshake({volume, 1000, id}, ByStream{},
+        loop, std::make_unique<stream::PackedStream>(loop, std::move(stream), nullptr),
+        dials ? "replica 2" : "the caller",
+        Handshake({volume, 1000, id, {}, features}, ByStream{},
                   dials ? Handshake::Direction::dialed : Handshake::Direction::accepted, dials ? 2 : 0,
                   random),
         Connection::Limits{timeout, std::chrono::seconds(3), 1u << 20}, std::move(events));
@@ -55,6 +57,7 @@ struct ConnectionTest : testing::Test {
     for (bool moved = true; moved;) {
       moved = a.stream->turn();
       moved |= b.stream->turn();
+      moved |= loop.run_posted();
     }
   }
   void send(End& end, const PeerMessage& message) {
@@ -82,6 +85,8 @@ struct ConnectionTest : testing::Test {
     EXPECT_TRUE(a.got == answers);
   }
 
+  static constexpr std::uint64_t without_codecs = features_known & ((1u << codecs_shift) - 1);
+  std::uint64_t features = without_codecs;
   ManualLoop loop;
   OsRandom random;
   std::shared_ptr<MemoryPipe> there, back;
@@ -105,6 +110,19 @@ TEST_F(ConnectionTest, InShortWritesAndWithLittleRoom) {
     ASSERT_EQ(a.ready + b.ready, 2);
     expect_talk();
     EXPECT_TRUE(a.closed.empty() && b.closed.empty());
+  }
+}
+
+TEST_F(ConnectionTest, WithAReleaseThatKnowsNoFrames) {
+  for (std::size_t read_max : {std::size_t{1}, SIZE_MAX}) {
+    features = without_codecs;
+    make({.read_max = read_max});
+    features = feature_buffers;
+    make_end(b, 2, std::make_unique<MemoryStream>(there, back, MemoryStream::Limits{.read_max = read_max}));
+    run();
+    ASSERT_EQ(a.ready + b.ready, 2);
+    expect_talk();
+    EXPECT_FALSE(a.connection->has_frames() || b.connection->has_frames());
   }
 }
 
@@ -147,7 +165,9 @@ TEST_F(ConnectionTest, FailsAtEachCall) {
 TEST_F(ConnectionTest, EndsAfterEachByte) {
   make({});
   run();
-  std::size_t all = back->written, handshake = all - 128 * 1024 - 2 * wire_header_bytes;
+  // A frame for the trial, and one for the answer to the peer's.
+  std::size_t trial = 128 * 1024 + 2 * wire_header_bytes + 2 * compress::header_bytes;
+  std::size_t all = back->written, handshake = all - trial;
   for (std::size_t cut = 0; cut < all; cut += cut < handshake + 40 ? 1 : 9973) {
     there = std::make_shared<MemoryPipe>();
     back = std::make_shared<MemoryPipe>();

@@ -40,6 +40,22 @@ TEST_F(LinkStreamsTest, OnlyTheCableItselfIsClearText) {
   EXPECT_EQ(*streams.way_of_caller(at("127.0.0.1:1")), Way::clear_text);
 }
 
+TEST_F(LinkStreamsTest, ABufferedLinkIsNeverClearText) {
+  LinkStreams streams(*loop, volume, {});
+  streams.add_peer(2, "", "");
+  streams.add_peer(3, "", "");
+  streams.require_tls(3);
+  EXPECT_EQ(*streams.way_to(2, address("127.0.0.1:7710")), Way::clear_text);
+  auto refused = streams.way_to(3, address("127.0.0.1:7710"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "the link to replica 3 is buffered, and needs TLS: set `tls_certificate`, or `secret_file`");
+  EXPECT_TRUE(may_be(streams, "127.0.0.1:1", 2));
+  EXPECT_FALSE(may_be(streams, "127.0.0.1:1", 3)) << "a caller without TLS";
+  streams.set_security(secured);
+  EXPECT_EQ(*streams.way_to(3, address("127.0.0.1:7710")), Way::tls);
+}
+
 // The same link-local address exists on each interface.
 TEST_F(LinkStreamsTest, ACableOfALinkLocalAddressIsOneInterface) {
   LinkStreams streams(*loop, volume, secured);

@@ -155,10 +155,11 @@ struct PeerNetTest : testing::Test {
     out.insert(out.end(), payload.begin(), payload.end());
     return out;
   }
-  // Connects as replica 1.
+  // Connects as replica 1, of a release without frames.
   Fd connect_as_1(bool with_trial = true) {
     Fd fd = call();
-    Handshake mine({volume, 1000, 1}, ByStream{}, Handshake::Direction::dialed, 2, random);
+    Handshake mine({volume, 1000, 1, {}, feature_buffers}, ByStream{}, Handshake::Direction::dialed, 2,
+                   random);
     for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
     auto header = decode_wire_header(hear(fd, wire_header_bytes));
     EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)).value());

@@ -166,7 +166,8 @@ TEST_F(PeerNetTest, AfterAPathThatDropsDataTheNextAttemptWaitsLonger) {
   for (int pause : {2, 4, 5, 5}) {  // seconds after the loss of the connection
     Fd fd = accepted();
     ASSERT_TRUE(fd) << pause;
-    Handshake mine({volume, 1000, 2}, ByStream{}, Handshake::Direction::accepted, 0, random);
+    Handshake mine({volume, 1000, 2, {}, feature_buffers}, ByStream{}, Handshake::Direction::accepted, 0,
+                   random);
     auto header = decode_wire_header(hear(fd, wire_header_bytes));
     EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)).value());
     for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));

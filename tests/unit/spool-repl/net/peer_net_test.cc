@@ -6,8 +6,10 @@ namespace {
 
 TEST_F(PeerNetTest, TwoNodesConnectAndTalk) {
   connect_both();
-  EXPECT_EQ(a.net->features(2), feature_buffers);
-  EXPECT_EQ(b.net->features(1), feature_buffers);
+  std::uint64_t without_codecs = feature_buffers | feature_frames | feature_short_records |
+                                 1u << codecs_shift;
+  EXPECT_EQ(a.net->features(2), without_codecs);
+  EXPECT_EQ(b.net->features(1), without_codecs);
   Epoch epoch{3, volume};
   std::vector<PeerMessage> there = {MatchRequest{epoch}, Probe{{Lsn{4}, {}}}, Refuse{"no"}};
   std::vector<PeerMessage> back = {MatchState{epoch, {}, {}, Lsn{9}}, Ack{epoch, Lsn{1}, {}}};
@@ -44,6 +46,75 @@ TEST_F(PeerNetTest, TheLargestRecordsArriveWholeAndInOrder) {
   }
   run_until([&] { return b.got.size() == sent.size(); });
   for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_TRUE(b.got[i] == sent[i]) << i;
+}
+
+// Records of text, of zeros, and with blocks that repeat, while the codec changes.
+TEST_F(PeerNetTest, RecordsArriveThroughEveryCodec) {
+  auto pool = std::make_shared<stream::WorkPool>(2);
+  NetOptions one = options(1, 2), two = options(2, 1);
+  one.pool = two.pool = pool;
+  one.peers[0].packing = {compress::Method{compress::Codec::zstd, 0}, stream::LinkClass::bulk};
+  ASSERT_TRUE(start(a, std::move(one)));
+  ASSERT_TRUE(start(b, std::move(two)));
+  run_until([&] { return a.up() && b.up(); });
+  EXPECT_EQ(a.net->features(2), features_known);
+  std::vector<PeerMessage> sent;
+  for (unsigned i = 0; i < 40; ++i) {
+    RecordMessage m{{i, volume}, std::vector<std::byte>(300, std::byte('m')), {}};
+    m.payload.resize((1 + i % 9 * 20) * std::size_t{block_size});
+    for (std::size_t at = 0; at < m.payload.size() && i % 3 != 0; ++at)
+      m.payload[at] = std::byte("some words of a letter "[at % (i % 3 == 1 ? 23 : 16)]);
+    a.net->set_packing(2, {compress::Method{compress::all_codecs[i % 5], 0}, stream::LinkClass::bulk});
+    ByteSpan meta = m.meta, payload = m.payload;
+    ByteSpan pieces[] = {meta, payload.first(block_size), payload.subspan(block_size)};
+    a.net->send_record(2, m.epoch, 300, pieces);
+    a.net->send(2, Commit{m.epoch, {}});
+    a.net->flush();
+    sent.push_back(m);
+    sent.push_back(Commit{m.epoch, {}});
+    if (i % 4 == 0) {
+      ASSERT_TRUE(loop->turn(Duration(0)));
+    }
+  }
+  run_until([&] { return b.got.size() == sent.size(); });
+  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_TRUE(b.got[i] == sent[i]) << i;
+  auto status = a.net->packing_status(2);
+  ASSERT_TRUE(status);
+  EXPECT_LT(status->out_line, status->out_raw);
+  EXPECT_GT(status->out_raw, 100'000u);
+}
+
+TEST_F(PeerNetTest, BlocksOfZerosAndRepetitionsAreNotSent) {
+  connect_both();
+  std::uint64_t before = a.net->packing_status(2)->out_line;
+  RecordMessage m{
+      {1, volume}, std::vector<std::byte>(300), std::vector<std::byte>(200 * std::size_t{block_size})};
+  for (std::size_t at = 0; at < 100 * std::size_t{block_size}; ++at)
+    m.payload[at] = std::byte(at % block_size % 251);
+  ByteSpan meta = m.meta, payload = m.payload;
+  ByteSpan pieces[] = {meta, payload};
+  a.net->send_record(2, m.epoch, 300, pieces);
+  a.net->flush();
+  run_until([&] { return !b.got.empty(); });
+  EXPECT_TRUE(b.got[0] == PeerMessage(m));
+  EXPECT_LT(a.net->packing_status(2)->out_line - before, block_size + 600u);
+}
+
+TEST_F(PeerNetTest, AReleaseWithoutShortRecordsGetsWholeRecords) {
+  NetOptions old = options(2, 1);
+  old.self.features = feature_buffers;
+  ASSERT_TRUE(start(a, options(1, 2)));
+  ASSERT_TRUE(start(b, std::move(old)));
+  run_until([&] { return a.up() && b.up(); });
+  EXPECT_FALSE(a.net->packing_status(2));
+  RecordMessage m{
+      {1, volume}, std::vector<std::byte>(300), std::vector<std::byte>(3 * std::size_t{block_size})};
+  ByteSpan meta = m.meta, payload = m.payload;
+  ByteSpan pieces[] = {meta, payload};
+  a.net->send_record(2, m.epoch, 300, pieces);
+  a.net->flush();
+  run_until([&] { return !b.got.empty(); });
+  EXPECT_TRUE(b.got[0] == PeerMessage(m));
 }
 
 TEST_F(PeerNetTest, ComesBackByItselfAfterALoss) {
@@ -187,7 +258,8 @@ TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
     ASSERT_TRUE(loop->turn(Duration(0)));  // the kernel closes the old listener
     ASSERT_TRUE(start(b, options(2, 1)));
     Fd fd = call();
-    Handshake mine({volume, 1000, 1}, ByStream{}, Handshake::Direction::dialed, 2, random);
+    Handshake mine({volume, 1000, 1, {}, feature_buffers}, ByStream{}, Handshake::Direction::dialed, 2,
+                   random);
     auto say_split = [&](std::vector<std::byte> bytes) {
       for (std::size_t at = 0; at < bytes.size(); at += split) {
         say(fd, ByteSpan(bytes).subspan(at, std::min(split, bytes.size() - at)));

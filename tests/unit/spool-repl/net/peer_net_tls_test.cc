@@ -254,6 +254,16 @@ TEST_F(UpgradeTest, AnOldReplicaMayCallUntilItHasSpokenTls) {
   EXPECT_EQ(b.downs, 1);
 }
 
+TEST_F(UpgradeTest, AnOldReplicaHasNoBufferedLink) {
+  NetOptions buffered = options(2, 1, accepting());
+  buffered.peers[0].needs_tls = true;
+  ASSERT_TRUE(start(b, std::move(buffered)));
+  Fd old = dial_as_old();
+  hear_until_closed(old);
+  EXPECT_TRUE(b.noticed("the link to replica 1 is buffered, and needs TLS: its release has none"));
+  EXPECT_EQ(b.ups, 0);
+}
+
 TEST_F(UpgradeTest, AnOldReplicaIsDialedWithoutTls) {
   listen_as_old();
   ASSERT_TRUE(start(a, options(1, 2, accepting())));

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "twinloft/spool-repl/ports/loop.h"
 
@@ -43,6 +44,14 @@ class ManualLoop final : public ports::Loop {
       handler();
     }
     now_ = end;
+  }
+  // Runs what is posted now. Returns whether there was anything.
+  bool run_posted() {
+    std::unique_lock lock(mutex_);
+    std::deque<std::function<void()>> running = std::exchange(posted_, {});
+    lock.unlock();
+    for (auto& handler : running) handler();
+    return !running.empty();
   }
   // Waits until a function is posted, and runs it.
   void run_one() {

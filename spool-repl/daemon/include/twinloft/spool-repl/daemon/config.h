@@ -11,6 +11,7 @@
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/arbiter/settings.h"
 #include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/stream/packed_stream.h"
 
 namespace twinloft::repl::daemon {
 
@@ -27,6 +28,12 @@ struct PeerSettings {
   std::string certificate_name = {};  // in the peer's certificate; empty: as `spool-repl cert issue` names it
   bool direct_cable = false;          // clear text
   std::optional<core::BufferConfig> buffer = {};
+  compress::Setting compression = compress::Method{};
+  // How its traffic counts beside that of other links.
+  stream::Packing packing() const {
+    bool waited_for = protocol != core::Protocol::A;
+    return {compression, waited_for ? stream::LinkClass::latency : stream::LinkClass::bulk};
+  }
 };
 
 struct VolumeSettings {
@@ -62,6 +69,7 @@ struct VolumeSettings {
   Duration peer_timeout = std::chrono::seconds(6);
   unsigned journal_writes_in_flight = 4;
   std::vector<PeerSettings> peers;
+  unsigned compression_threads = 1;     // of each class, for all volumes of the process
   std::string fuse_file;                // empty: no FUSE export
   std::string fuse_device;              // link to the loop device; empty: no loop device
   std::string fuse_transport = "auto";  // or "io-uring", "dev-fuse"
@@ -74,6 +82,7 @@ struct VolumeSettings {
 
 struct NodeSettings {
   LogLevel log_level = LogLevel::info;
+  unsigned compression_threads = 1;
   std::vector<VolumeSettings> volumes;
 };
 

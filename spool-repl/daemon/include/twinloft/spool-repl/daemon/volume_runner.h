@@ -2,9 +2,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
@@ -18,9 +18,14 @@ struct StartHooks {
   Duration late_after = std::chrono::seconds(10);
 };
 
+// What all volumes of a process share.
+struct ProcessParts {
+  std::shared_ptr<stream::WorkPool> pool = {};  // null: nothing is compressed
+};
+
 class VolumeRunner {
  public:
-  explicit VolumeRunner(VolumeSettings settings, StartHooks hooks = {});
+  explicit VolumeRunner(VolumeSettings settings, ProcessParts process = {}, StartHooks hooks = {});
   ~VolumeRunner();
   VolumeRunner(const VolumeRunner&) = delete;
   VolumeRunner& operator=(const VolumeRunner&) = delete;
@@ -38,9 +43,9 @@ class VolumeRunner {
   // The volume was demoted, or another replica was promoted. At its next start, the volume is secondary, also
   // with `role = "primary"`.
   bool stands_down() const;
-  // Changes the addresses of the peers and the secret for their next connections. From any thread, while the
-  // volume is served.
-  void reload(std::map<ReplicaId, std::string> addresses, Security security);
+  // Changes the addresses of the peers and the secret for their next connections, and their compression at
+  // once. From any thread, while the volume is served.
+  void reload(std::vector<PeerSettings> peers, Security security);
 
  private:
   class Impl;

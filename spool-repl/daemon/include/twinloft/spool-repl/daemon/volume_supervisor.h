@@ -36,7 +36,7 @@ class VolumeSupervisor {
   using State = std::variant<Starting, Serving, Failed, Ended>;
 
   // `changed` is called on another thread at each change of the state.
-  VolumeSupervisor(VolumeSettings settings, std::function<void()> changed,
+  VolumeSupervisor(VolumeSettings settings, ProcessParts process, std::function<void()> changed,
                    Duration late_after = StartHooks{}.late_after);
   ~VolumeSupervisor();  // after the volume has ended
   VolumeSupervisor(const VolumeSupervisor&) = delete;
@@ -63,6 +63,7 @@ class VolumeSupervisor {
   void attempts(bool now);
 
   const std::string name_;
+  const ProcessParts process_;
   const std::function<void()> changed_;
   const Duration late_after_;
   Fd wake_;  // eventfd: a stop, or another attempt

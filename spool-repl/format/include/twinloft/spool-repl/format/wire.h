@@ -226,6 +226,7 @@ enum class WireType : std::uint16_t {
   challenge = 4,
   trial = 5,
   trial_taken = 6,
+  short_record = 7,  // short_record.h; only after the handshake
   first_peer_message = 32
 };
 

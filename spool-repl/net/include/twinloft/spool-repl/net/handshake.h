@@ -25,6 +25,7 @@
 
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/compress/setting.h"
 #include "twinloft/spool-repl/format/agreement.h"
 #include "twinloft/spool-repl/format/wire.h"
 
@@ -36,6 +37,11 @@ inline constexpr std::uint32_t handshake_payload_max = 128 + agreement_bytes_max
 inline constexpr std::uint16_t handshake_version = 2;
 // Features that a hello offers, as bits. A peer that does not offer one gets none of its messages.
 inline constexpr std::uint64_t feature_buffers = 1;  // Behind, KeepFor
+inline constexpr std::uint64_t feature_frames = 2;   // frames behind the hellos, if both sides offer them
+inline constexpr std::uint64_t feature_short_records = 4;  // ShortRecord
+inline constexpr unsigned codecs_shift = 8;  // the codecs of CodecSet that the sender can decode
+inline constexpr std::uint64_t features_known = feature_buffers | feature_frames | feature_short_records |
+                                                compress::CodecSet::all().bits() << codecs_shift;
 
 struct Identity {
   Uuid volume;
@@ -43,6 +49,7 @@ struct Identity {
   ReplicaId replica = 0;
   // The settings that must be equal to the peer's, see Agreement. Empty: none.
   std::function<std::string(ReplicaId peer)> settings{};
+  std::uint64_t features = features_known;  // offered
 };
 
 // The messages of releases without TLS.
@@ -78,6 +85,10 @@ class Handshake {
   Result<bool> receive(std::uint16_t type, ByteSpan payload);
   ReplicaId peer() const { return peer_.replica; }      // 0: unknown
   std::uint64_t features() const { return features_; }  // that the peer offers
+  // Whether frames follow the hellos, and the codecs that this side and the other side can decode.
+  bool has_frames() const { return !is_old() && (features_ & self_.features & feature_frames) != 0; }
+  compress::CodecSet own_codecs() const { return codecs_of(self_.features); }
+  compress::CodecSet peer_codecs() const { return codecs_of(features_); }
   // The authenticated side has another size or other settings. No connection is possible until both agree.
   bool disagrees() const { return disagrees_; }
   bool has_other_arbiter() const { return other_arbiter_; }  // the arbiter is one of the differences
@@ -88,6 +99,9 @@ class Handshake {
   bool is_old() const { return std::holds_alternative<OldRelease>(authentication_); }
 
  private:
+  static compress::CodecSet codecs_of(std::uint64_t features) {
+    return compress::CodecSet(features >> codecs_shift & compress::CodecSet::all().bits());
+  }
   // The called side: hello, done. The dialer: hello, done. With an old release, the called side: hello,
   // proof, done. The dialer: challenge, hello, proof, done.
   enum class Phase { challenge, hello, proof, done };

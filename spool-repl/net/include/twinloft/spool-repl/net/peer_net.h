@@ -25,6 +25,7 @@
 #include "twinloft/spool-repl/net/handshake.h"
 #include "twinloft/spool-repl/net/security.h"
 #include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/packed_stream.h"
 
 namespace twinloft::repl::net {
 
@@ -39,6 +40,8 @@ struct NetPeer {
   std::string address;
   std::string certificate_name = {};  // a host; empty: certificate_name() of security.h
   bool direct_cable = false;          // clear text. The address is numeric
+  bool needs_tls = false;             // clear text is refused, also at a loopback address
+  stream::Packing packing = {};
 };
 
 struct NetOptions {
@@ -46,6 +49,7 @@ struct NetOptions {
   std::string listen;
   LinkSecurity security;
   std::vector<NetPeer> peers;
+  std::shared_ptr<stream::WorkPool> pool = {};       // null: nothing is compressed, nor accepted compressed
   Duration timeout = std::chrono::seconds(6);        // without a message of the peer, until it counts as lost
   Duration handshake = std::chrono::seconds(3);      // for a caller's authentication; at most `timeout`
   std::size_t unsent_bytes_max = 128u << 20;         // for an authenticated peer that does not read
@@ -96,11 +100,14 @@ class PeerNet {
   // Both apply to later connections. address: valid by check_address().
   void set_address(ReplicaId peer, const std::string& address);
   void set_security(LinkSecurity security);
+  void set_packing(ReplicaId peer, const stream::Packing& packing);  // for later messages
   // Why the peer is not connected: its last notice, why listening fails, or which name is being looked up.
   // Empty while it is connected, and before the first attempt.
   std::string trouble(ReplicaId peer) const;
   // Nothing: the peer is not connected.
   std::optional<LinkProtection> protection(ReplicaId peer) const;
+  // Nothing: the peer is not connected, or its release has no frames.
+  std::optional<stream::PackingStatus> packing_status(ReplicaId peer) const;
   std::uint64_t features(ReplicaId peer) const;  // that a connected peer offers (handshake.h). 0: not
                                                  // connected
 
@@ -149,6 +156,7 @@ class PeerNet {
   void deliver_downs();
   bool tell_unfit(const Connection& connection, const std::string& reason);
   Peer* find(ReplicaId id);
+  const Peer* find(ReplicaId id) const;
   Peer* owner_of(const Connection& connection);
 
   ports::Loop& loop_;

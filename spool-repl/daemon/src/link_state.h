@@ -1,0 +1,19 @@
+// What `status` shows of the connection to a peer.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "twinloft/spool-repl/compress/setting.h"
+#include "twinloft/spool-repl/net/security.h"
+#include "twinloft/spool-repl/stream/packed_stream.h"
+
+namespace twinloft::repl::daemon {
+
+struct LinkState {
+  net::LinkProtection protection;
+  compress::Setting compression = {};                 // as configured
+  std::optional<stream::PackingStatus> packing = {};  // nothing: the peer's release knows no frames
+};
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,96 @@
+// Frames over another stream, each compressed or not. docs/formats/wire.md has them.
+//
+// At first, bytes pass as they are. From begin_frames() on, both directions consist of frames. A pool
+// compresses and decompresses them, and the order stays. Small frames, and those without a codec, go out at
+// once, unless others are before them.
+//
+// Memory: of the output at most `unsent_bytes` of content, of the input about as much.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "twinloft/spool-repl/compress/setting.h"
+#include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/stream.h"
+#include "twinloft/spool-repl/stream/work_pool.h"
+
+namespace twinloft::repl::stream {
+
+class FrameReader;
+class FrameWriter;
+
+struct Packing {
+  compress::Setting setting;
+  LinkClass link = LinkClass::latency;
+};
+
+// Since begin_frames().
+struct PackingStatus {
+  compress::Codec codec = compress::Codec::none;  // of the last frame of this side that has a size for one
+  bool peer_lacks_codec = false;                  // the set codec. Then nothing is compressed
+  std::uint64_t out_raw = 0, out_line = 0;        // bytes of content; bytes to the stream below
+  std::uint64_t in_raw = 0, in_line = 0;
+  std::optional<double> line_rate;  // bytes a second, of a time in which the line was full
+};
+
+class PackedStream final : public Stream {
+ public:
+  struct Limits {
+    std::size_t unsent_bytes = 2 << 20;     // of content, that a pool has or that wait behind it
+    std::size_t undecoded_bytes = 2 << 20;  // with more, nothing is read
+  };
+
+  // pool: null, if nothing is ever compressed in either direction.
+  PackedStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<WorkPool> pool,
+               Limits limits);
+  PackedStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<WorkPool> pool)
+      : PackedStream(loop, std::move(below), std::move(pool), Limits()) {}
+  ~PackedStream() override;
+
+  // accepted: codecs that the other side may use, since this side has offered them. allowed: those that the
+  // other side has offered. received: bytes behind the last one without a frame, which were read already.
+  // unsent: bytes before the first frame, which were not accepted yet.
+  void begin_frames(compress::CodecSet accepted, compress::CodecSet allowed, ByteSpan received,
+                    ByteSpan unsent = {});
+  bool has_frames() const { return writer_ != nullptr; }
+  // For later output. At first nothing is compressed.
+  void set_packing(const Packing& packing);
+  PackingStatus packing_status() const;
+  const Stream& below() const { return *below_; }
+
+  void start(unsigned interest, Events events) override;
+  State state() const override { return below_->state(); }
+  void want(unsigned interest) override;
+  Result<Got> read(std::span<const iovec> into) override;
+  Result<std::size_t> write(std::span<iovec> from) override;
+  void end_output() override;
+  // Frames that are being compressed are sent as they are.
+  void close() override;
+  bool is_stuck() const override { return below_->is_stuck(); }
+  bool has_unsent() const override;
+
+ private:
+  void on_ready(unsigned ready);
+  void on_done();
+  void tell(unsigned ready);
+  void call_again();
+  void watch_below();
+  Result<Got> checked(Result<Got> got);
+
+  ports::Loop& loop_;
+  std::unique_ptr<Stream> below_;
+  std::shared_ptr<WorkPool> pool_;
+  std::shared_ptr<DoneWork> done_;
+  Limits limits_;
+  Events events_;
+  unsigned wanted_ = 0;
+  std::unique_ptr<FrameWriter> writer_;  // null: no frames yet
+  std::unique_ptr<FrameReader> reader_;
+  std::optional<Error> broken_;  // the stream below has failed
+  bool full_ = false;            // the owner waits for room
+  bool ending_ = false, again_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace twinloft::repl::stream

@@ -1,0 +1,99 @@
+// The output of a PackedStream: content -> frames -> the stream below.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "twinloft/spool-repl/compress/chooser.h"
+#include "twinloft/spool-repl/compress/frame.h"
+#include "twinloft/spool-repl/stream/packed_stream.h"
+
+namespace twinloft::repl::stream {
+
+// A frame of the output, from its content to what the line gets.
+struct OutFrame final : Work {
+  compress::Method method;
+  std::vector<std::byte> raw;
+  std::vector<std::byte> packed;  // empty: the content goes as it is
+  Duration time{0};               // that a thread took
+  bool done = false;              // of the link's thread
+
+  void run(compress::Coder& coder) override;
+};
+
+// The rate of the line, from times in which it was full: from one write that the stream below has accepted a
+// part of, to the next.
+class LineMeter {
+ public:
+  void note(std::size_t bytes, bool full, Instant now, compress::Chooser& chooser);
+  // The line has room, and nothing is there to send.
+  void note_room(Instant now) { room_since_ = now; }
+
+ private:
+  bool full_ = false;
+  Instant since_;  // it is full
+  std::optional<Instant> room_since_;
+  std::uint64_t bytes_ = 0;
+  Duration time_{0};
+};
+
+class FrameWriter {
+ public:
+  // before: bytes that are sent before the first frame.
+  FrameWriter(ports::Loop& loop, Stream& below, std::shared_ptr<WorkPool> pool,
+              std::shared_ptr<DoneWork> done, compress::CodecSet allowed, std::size_t unsent_bytes,
+              ByteSpan before);
+
+  void set_packing(const Packing& packing);
+  // As Stream::write().
+  Result<std::size_t> write(std::span<iovec> from);
+  // A frame that a pool had.
+  void take(OutFrame& frame);
+  // Sends what the stream below takes. After take(), and when the stream below is writable.
+  Status pump();
+  // Sends all that is left, without waiting for a pool. For the end.
+  void send_uncompressed();
+  bool has_room() const { return out_raw_ + open_.size() < unsent_max_ && !blocked_; }
+  bool is_empty() const { return rest_.empty() && out_.empty() && open_.empty(); }
+  bool waits_for_line() const { return blocked_; }
+  void tell(PackingStatus& status) const;
+
+ private:
+  compress::Method choose(std::size_t raw);
+  Result<std::size_t> write_at_once(std::span<const iovec> from, std::size_t bytes);
+  void collect(const iovec& from, std::size_t& accepted);
+  void close_frame();
+  bool may_close() const;
+  Status send_rest();
+  Status send_front();
+  // Returns the accepted bytes of line_.
+  Result<std::size_t> send();
+  void keep(std::size_t begin, std::size_t end);  // of line_
+
+  ports::Loop& loop_;
+  Stream& below_;
+  std::shared_ptr<WorkPool> pool_;
+  std::shared_ptr<DoneWork> done_;
+  compress::CodecSet allowed_;
+  std::size_t unsent_max_;
+  Packing packing_;
+  compress::Chooser chooser_;
+  LineMeter meter_;
+  bool blocked_ = false;                  // the stream below has accepted a part: wait until it is writable
+  std::optional<compress::Method> next_;  // of the next frame
+  compress::Codec last_ = compress::Codec::none;
+  std::vector<std::byte> open_;  // content of the next frame
+  std::deque<std::shared_ptr<OutFrame>> out_;
+  std::size_t out_raw_ = 0;          // content of these
+  std::size_t in_pool_ = 0;          // of these
+  std::vector<std::byte> rest_;      // of a frame that the stream below has accepted a part of
+  std::vector<iovec> line_, given_;  // of one call; `given_` may be changed by it
+  std::vector<std::array<std::byte, compress::header_bytes>> headers_;
+  std::uint64_t raw_bytes_ = 0, line_bytes_ = 0;
+};
+
+}  // namespace twinloft::repl::stream
