@@ -92,6 +92,11 @@ int main(int argc, char** argv) {
     if (std::string_view word = argv[i]; !number(word, "-runs=", o.runs) && !number(word, "-seed=", o.seed) &&
                                          !number(word, "-max_len=", o.max_len))
       add_inputs(argv[i], o.inputs);
+  // Changes of nothing are short, and reach little.
+  if (o.inputs.empty()) {
+    std::fprintf(stderr, "no inputs: name the directory with the corpus\n");
+    return 2;
+  }
   for (const std::string& input : o.inputs) run(input);
   o.inputs.emplace_back();
   SeededRandom random(o.seed);
