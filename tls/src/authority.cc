@@ -121,7 +121,7 @@ Result<OwnedX509> begin(const std::string& name, EVP_PKEY* key, const Lifetime& 
 }
 
 Result<OwnedKey> new_key() {
-  OwnedKey key(EVP_EC_gen("P-256"));
+  OwnedKey key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
   if (!key) return bad_tls("a new key");
   return key;
 }

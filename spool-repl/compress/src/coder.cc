@@ -80,24 +80,56 @@ class Inflate {
   bool open_ = false;
 };
 
+// For liblzma, which allocates some MiB for each frame: the blocks stay here for the next one.
+class KeptMemory {
+ public:
+  const lzma_allocator* allocator() { return &allocator_; }
+
+ private:
+  struct Block {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size;
+    bool used;
+  };
+  static void* take(void* opaque, std::size_t count, std::size_t each) {
+    auto& blocks = static_cast<KeptMemory*>(opaque)->blocks_;
+    std::size_t size = std::max<std::size_t>(count * each, 1);
+    for (Block& b : blocks)
+      if (!b.used && b.size >= size && b.size / 2 <= size) return b.used = true, b.bytes.get();
+    std::unique_ptr<std::byte[]> fresh(new (std::nothrow) std::byte[size]);
+    if (!fresh) return nullptr;
+    // Those that no frame has used any more.
+    if (blocks.size() >= blocks_max) std::erase_if(blocks, [](const Block& b) { return !b.used; });
+    blocks.push_back({std::move(fresh), size, true});
+    return blocks.back().bytes.get();
+  }
+  static void give_back(void* opaque, void* bytes) {
+    for (Block& b : static_cast<KeptMemory*>(opaque)->blocks_)
+      if (b.bytes.get() == bytes) b.used = false;
+  }
+  static constexpr std::size_t blocks_max = 32;
+  lzma_allocator allocator_{take, give_back, this};
+  std::vector<Block> blocks_;
+};
+
 // LZMA2 without the container of xz, which costs 60 bytes. Decoding needs the dictionary's size alone.
-std::size_t pack_xz(int level, ByteSpan raw, MutableByteSpan to) {
+std::size_t pack_xz(KeptMemory& memory, int level, ByteSpan raw, MutableByteSpan to) {
   lzma_options_lzma options;
   if (::lzma_lzma_preset(&options, static_cast<std::uint32_t>(level))) return 0;
   options.dict_size = xz_dictionary;
   lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}};
   std::size_t out = 0;
-  lzma_ret end = ::lzma_raw_buffer_encode(filters, nullptr, as<std::uint8_t>(raw.data()), raw.size(),
-                                          as<std::uint8_t>(to.data()), &out, to.size());
+  lzma_ret end = ::lzma_raw_buffer_encode(filters, memory.allocator(), as<std::uint8_t>(raw.data()),
+                                          raw.size(), as<std::uint8_t>(to.data()), &out, to.size());
   return end == LZMA_OK ? out : 0;
 }
 
-Status unpack_xz(ByteSpan packed, MutableByteSpan to) {
+Status unpack_xz(KeptMemory& memory, ByteSpan packed, MutableByteSpan to) {
   lzma_options_lzma options{};
   options.dict_size = xz_dictionary;
   lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}};
   std::size_t in = 0, out = 0;
-  lzma_ret end = ::lzma_raw_buffer_decode(filters, nullptr, as<std::uint8_t>(packed.data()), &in,
+  lzma_ret end = ::lzma_raw_buffer_decode(filters, memory.allocator(), as<std::uint8_t>(packed.data()), &in,
                                           packed.size(), as<std::uint8_t>(to.data()), &out, to.size());
   if (end == LZMA_MEM_ERROR) return no_memory(Codec::xz);
   return end == LZMA_OK && in == packed.size() && out == to.size() ? Status() : damaged(Codec::xz);
@@ -111,6 +143,7 @@ struct Coder::State {
   std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> zstd_in{nullptr, ::ZSTD_freeDCtx};
   Deflate deflate;
   Inflate inflate;
+  KeptMemory xz;
 
   std::size_t pack_zstd(int level, ByteSpan raw, MutableByteSpan to) {
     if (!zstd_out) zstd_out.reset(::ZSTD_createCCtx());
@@ -151,7 +184,7 @@ std::size_t Coder::pack(const Method& method, ByteSpan raw, MutableByteSpan to) 
     case Codec::zlib:
       return state_->deflate.run(level, raw, to);
     case Codec::xz:
-      return pack_xz(level, raw, to);
+      return pack_xz(state_->xz, level, raw, to);
   }
   return 0;
 }
@@ -169,7 +202,7 @@ Status Coder::unpack(Codec codec, ByteSpan packed, MutableByteSpan to) {
     case Codec::zlib:
       return state_->inflate.run(packed, to);
     case Codec::xz:
-      return unpack_xz(packed, to);
+      return unpack_xz(state_->xz, packed, to);
   }
   return damaged(codec);
 }

@@ -77,11 +77,14 @@ class Node {
       : path_(std::move(path)),
         signals_(std::move(signals)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        process_{std::make_shared<stream::WorkPool>(settings.compression_threads)},
+        process_{std::make_shared<stream::WorkPool>(settings.compression_threads),
+                 std::make_shared<stream::SharedBandwidth>()},
+        bandwidth_(settings.bandwidth),
         order_(std::move(settings.volumes)) {}
 
   int run() {
     started_ = clock_.now();
+    set_bandwidth(bandwidth_);
     for (const daemon::VolumeSettings& v : order_) add(v);
     while (!all<VolumeSupervisor::Ended>()) {
       wait();
@@ -187,6 +190,11 @@ class Node {
     for (auto& v : volumes_) v->request_stop(force);
   }
 
+  void set_bandwidth(const stream::BandwidthPlan& plan) {
+    process_.bandwidth->set_plan(plan);
+    process_.bandwidth->look_at_clock(stream::minute_of_day(clock_.wall()), clock_.now());
+  }
+
   // ---- SIGHUP
 
   void reload() {
@@ -194,6 +202,7 @@ class Node {
     if (ready_) tell_service_manager("RELOADING=1");
     if (auto node = daemon::load_config(path_)) {
       log_set_level(node->log_level);
+      set_bandwidth(node->bandwidth);
       for (const auto& v : node->volumes) reload_volume(v);
       for (const auto& v : volumes_)
         if (std::none_of(node->volumes.begin(), node->volumes.end(),
@@ -248,6 +257,7 @@ class Node {
   const daemon::ProcessParts process_;  // outlives the volumes
   OsClock clock_;
   Instant started_;
+  const stream::BandwidthPlan bandwidth_;  // at the start
   std::vector<daemon::VolumeSettings> order_;
   std::vector<std::unique_ptr<VolumeSupervisor>> volumes_;
   bool ready_ = false, stopping_ = false;

@@ -234,6 +234,29 @@ void read_buffer(const Table& p, const toml::table& table, const VolumeSettings&
   peer.buffer = buffer;
 }
 
+// The keys `bandwidth` and `bandwidth_at`, of a link or of the process.
+void read_bandwidth(const Table& t, stream::BandwidthPlan& plan) {
+  if (t.raw().contains("bandwidth")) {
+    std::uint64_t rate = stream::rate_min;
+    t.size("bandwidth", rate);
+    if (rate < stream::rate_min)
+      t.error(t.raw().get("bandwidth"), "bandwidth",
+              fmt::format("at least {} KiB a second", stream::rate_min >> 10));
+    plan = stream::BandwidthPlan(rate);
+  }
+  const toml::node* node = t.raw().get("bandwidth_at");
+  if (!node) return;
+  const toml::array* list = node->as_array();
+  if (!list) return t.error(node, "bandwidth_at", "expected a list of texts, such as [\"08:00-18:00 4MiB\"]");
+  for (const auto& each : *list) {
+    auto text = each.value_exact<std::string>();
+    if (!text)
+      t.error(&each, "bandwidth_at", "expected a list of texts, such as [\"08:00-18:00 4MiB\"]");
+    else if (Status added = plan.add_hours(*text); !added)
+      t.error(&each, "bandwidth_at", added.error().message);
+  }
+}
+
 void read_compression(const Table& p, const toml::table& table, PeerSettings& peer) {
   std::string text = "none";
   p.text("compression", text);
@@ -256,7 +279,7 @@ void read_peers(const Table& t, VolumeSettings& v) {
     Table p(t, *table, fmt::format("volume.{}.peer", v.name));
     PeerSettings peer;
     p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full",
-             "compression"});
+             "bandwidth", "bandwidth_at", "compression"});
     p.integer("id", 1, replica_id_max, peer.id, true);
     p.text("address", peer.address, true);
     p.peer_address("address", peer.address);
@@ -265,6 +288,7 @@ void read_peers(const Table& t, VolumeSettings& v) {
                        peer.protocol);
     read_buffer(p, *table, v, peer);
     read_compression(p, *table, peer);
+    read_bandwidth(p, peer.bandwidth);
     p.text("certificate_name", peer.certificate_name);
     p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
     if (peer.direct_cable && !net::numeric_address(peer.address))
@@ -634,8 +658,9 @@ Result<NodeSettings> load_config(const std::string& path) {
   Problems problems;
   Table t(path, root, "", problems);
   NodeSettings node;
-  t.allow({"log_level", "compression_threads", "volume"});
-  node.compression_threads = stream::usable_processors();
+  t.allow({"log_level", "compression_threads", "bandwidth", "bandwidth_at", "volume"});
+  read_bandwidth(t, node.bandwidth);
+  node.compression_threads = stream::usual_pool_threads();
   t.integer("compression_threads", 1, 256, node.compression_threads);
   t.choice<LogLevel>("log_level",
                      {{"debug", LogLevel::debug},

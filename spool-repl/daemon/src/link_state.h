@@ -12,6 +12,7 @@ namespace twinloft::repl::daemon {
 
 struct LinkState {
   net::LinkProtection protection;
+  stream::Rate rate = {}, rate_of_all = {};           // at present
   compress::Setting compression = {};                 // as configured
   std::optional<stream::PackingStatus> packing = {};  // nothing: the peer's release knows no frames
 };

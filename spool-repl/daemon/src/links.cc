@@ -7,7 +7,7 @@
 namespace twinloft::repl::daemon {
 
 namespace {
-constexpr Duration expiry_interval = std::chrono::hours(1);
+constexpr Duration expiry_interval = std::chrono::hours(1), bandwidth_interval = std::chrono::seconds(10);
 }
 
 Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, const Superblock& superblock,
@@ -23,9 +23,10 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
   TL_TRY_ASSIGN(o.security, read_link_security(settings));
   if (o.security.tls) links->certificate_ends_ = o.security.tls->expires();
   o.timeout = settings.peer_timeout;
-  o.pool = around.pool;
+  o.pool = around.process.pool;
+  o.bandwidth = links->bandwidth_ = around.process.bandwidth;
   for (const PeerSettings& p : settings.peers) {
-    links->peers_[p.id] = p.compression;
+    links->peers_[p.id] = {p.compression, p.bandwidth, p.packing().link};
     o.peers.push_back(
         {p.id, p.address, p.certificate_name, p.direct_cable, p.buffer.has_value(), p.packing()});
   }
@@ -42,11 +43,24 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
           [&l](ReplicaId id, const std::string& text, bool other) { l.on_unfit(id, text, other); }});
   TL_TRY(l.net_->start());
   l.watch_certificates();
+  l.watch_bandwidth();
   return links;
 }
 
 Links::~Links() {
   if (expiry_timer_) loop_.cancel(expiry_timer_);
+  if (bandwidth_timer_) loop_.cancel(bandwidth_timer_);
+}
+
+// The hours of the plans begin and end.
+void Links::watch_bandwidth() {
+  unsigned minute = stream::minute_of_day(clock_.wall());
+  for (auto& [id, peer] : peers_) {
+    peer.rate = peer.bandwidth.at(minute);
+    net_->set_rate(id, peer.rate);
+  }
+  if (bandwidth_) bandwidth_->look_at_clock(minute, loop_.now());
+  bandwidth_timer_ = loop_.after(bandwidth_interval, [this] { watch_bandwidth(); });
 }
 
 // A peer's certificate is seen in its connection.
@@ -60,8 +74,10 @@ void Links::watch_certificates() {
 
 std::map<ReplicaId, LinkState> Links::states() const {
   std::map<ReplicaId, LinkState> out;
-  for (const auto& [id, compression] : peers_)
-    if (auto link = net_->protection(id)) out[id] = {*link, compression, net_->packing_status(id)};
+  stream::Rate all = bandwidth_ ? bandwidth_->rate() : stream::Rate();
+  for (const auto& [id, peer] : peers_)
+    if (auto link = net_->protection(id))
+      out[id] = {*link, peer.rate, all, peer.compression, net_->packing_status(id)};
   return out;
 }
 
@@ -80,15 +96,17 @@ void Links::reload(const std::vector<PeerSettings>& peers, net::LinkSecurity sec
     auto known = peers_.find(p.id);
     if (known == peers_.end()) continue;
     net_->set_address(p.id, p.address);
-    known->second = p.compression;
-    // The protocol changes at a restart only.
-    net_->set_packing(p.id, p.packing());
+    known->second.compression = p.compression;
+    known->second.bandwidth = p.bandwidth;
+    net_->set_packing(p.id, {p.compression, known->second.link});
   }
+  loop_.cancel(bandwidth_timer_);
+  watch_bandwidth();
 }
 
 Status Links::set_wanted(bool wanted) {
   if (!net_) return fail(Errc::invalid, "this volume has no peers");
-  for (const auto& [id, compression] : peers_) net_->set_wanted(id, wanted);
+  for (const auto& [id, peer] : peers_) net_->set_wanted(id, wanted);
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/daemon/volume_runner.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 
 namespace twinloft::repl::daemon {
@@ -24,7 +25,7 @@ class Links {
     ports::Loop& loop;
     Random& random;
     const Clock& clock;
-    std::shared_ptr<stream::WorkPool> pool = {};
+    ProcessParts process = {};
   };
   // step: gets the input of the links. certificate: warnings before one ends; peer 0: of this replica.
   // Connects and listens from now on. Errors: the addresses, or the files of read_link_security().
@@ -56,6 +57,7 @@ class Links {
         trouble_(std::move(trouble)),
         expiry_(std::move(certificate)) {}
   void watch_certificates();
+  void watch_bandwidth();
   void on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter);
 
   ports::Loop& loop_;
@@ -63,9 +65,16 @@ class Links {
   Step step_;
   Trouble trouble_;
   ExpiryWatch expiry_;
-  ports::Loop::TimerId expiry_timer_ = 0;
-  std::optional<std::int64_t> certificate_ends_;  // of this replica
-  std::map<ReplicaId, compress::Setting> peers_;
+  ports::Loop::TimerId expiry_timer_ = 0, bandwidth_timer_ = 0;
+  std::shared_ptr<stream::SharedBandwidth> bandwidth_;  // of the process
+  std::optional<std::int64_t> certificate_ends_;        // of this replica
+  struct Peer {
+    compress::Setting compression;
+    stream::BandwidthPlan bandwidth;
+    stream::LinkClass link;  // of the protocol, which changes at a restart only
+    stream::Rate rate = {};  // at present
+  };
+  std::map<ReplicaId, Peer> peers_;
   std::map<ReplicaId, std::string> unfit_;  // the differences that the last handshake found
   std::vector<ByteSpan> pieces_;            // keeps its memory
   std::unique_ptr<net::PeerNet> net_;       // nullptr: no peers

@@ -26,6 +26,8 @@ constexpr std::uint64_t index_bytes_per_block = 512;  // half-empty hash tables,
                                                       // zero extents and their splits
 constexpr std::uint64_t record_bytes = sizeof(core::LogRecord);
 constexpr std::uint64_t record_journal_bytes = 2 * block_size;  // the minimum, except for epochs
+constexpr std::uint64_t encoder_bytes = 10u << 20;  // zstd with level 19 and xz with level 9, for 256 KiB
+constexpr std::uint64_t decoder_bytes = 512u << 10;
 constexpr std::uint64_t callers_bytes = 32u << 20;   // connections before the end of their handshake
 constexpr std::uint64_t process_bytes = 128u << 20;  // a dozen threads with 8 MiB of locked stack each
 
@@ -55,12 +57,21 @@ std::uint64_t of_spill(const VolumeSettings& s) {
   return (2 + 2 * static_cast<std::uint64_t>(buffered)) * spill_chunk_bytes_max;
 }
 
+// The links of this volume, and the threads of the process. Most of a codec's memory is for compressing.
+std::uint64_t of_compression(const VolumeSettings& s) {
+  auto compresses = [](const PeerSettings& p) { return p.compression != compress::Setting(); };
+  bool any = std::any_of(s.peers.begin(), s.peers.end(), compresses);
+  std::uint64_t of_thread = stream::pool_stack_bytes + decoder_bytes + (any ? encoder_bytes : 0);
+  return s.peers.size() * stream::packed_stream_bytes_max(s.compression_threads) +
+         2 * std::uint64_t{s.compression_threads} * of_thread;
+}
+
 std::uint64_t of_replicas(const VolumeSettings& s) {
   if (s.peers.empty()) return 0;
   std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
   std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that wait for
                                                                                     // room
-  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting + of_spill(s);
+  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting + of_spill(s) + of_compression(s);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ Status ServedVolume::join_parts() {
   if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
   TL_TRY_ASSIGN(nbd_tls_, read_nbd_tls(settings_));
   TL_TRY_ASSIGN(links_, Links::start(
-                            settings_, superblock, {*loop_, random_, clock_, process_.pool}, step,
+                            settings_, superblock, {*loop_, random_, clock_, process_}, step,
                             [this](ReplicaId peer, const std::string& text) {
                               reporter_->say("connection", text, true, peer, 0, true);
                             },

@@ -312,6 +312,18 @@ std::string compression_text(const NodeView& v, const core::PeerStatus& p) {
                      size_text(s.out_raw), size_text(s.out_line), line);
 }
 
+std::string bandwidth_text(const NodeView& v, const core::PeerStatus& p) {
+  auto link = v.links.find(p.id);
+  if (link == v.links.end()) return "";
+  const LinkState& l = link->second;
+  if (!l.rate && !l.rate_of_all) return "";
+  std::string own = l.rate ? fmt::format("at most {}/s", size_text(*l.rate)) : "not limited";
+  std::string all = l.rate_of_all ? fmt::format(", all links of the process {}/s", size_text(*l.rate_of_all))
+                                  : "";
+  return fmt::format("\n           bandwidth {}{}{}", own, all,
+                     l.packing ? "" : ": NOT KEPT, the peer's release does not know it");
+}
+
 std::string behind_line(const core::VolumeStatus& s) {
   if (!s.behind || s.role == core::Role::primary) return "";
   const core::BehindReport& r = *s.behind;
@@ -353,6 +365,7 @@ std::string status_text(const NodeView& v) {
           size_text(s.resync_held_to));
     out += buffer_text(s, p);
     out += compression_text(v, p);
+    out += bandwidth_text(v, p);
     if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -411,6 +424,10 @@ json::value resync_json(const NodeView& v, const core::PeerStatus& p) {
   return out;
 }
 
+json::value rate_json(const stream::Rate& rate) {
+  return rate ? json::value(*rate) : json::value(nullptr);
+}
+
 // null: the peer's release does not compress. Bytes since the connection began.
 json::value compression_json(const LinkState& link) {
   if (!link.packing) return nullptr;
@@ -434,7 +451,9 @@ json::value link_json(const NodeView& v, const core::PeerStatus& p) {
   const net::LinkProtection& protection = link->second.protection;
   json::object out{{"protection", name_of(protection.kind)},
                    {"expires", nullptr},
-                   {"compression", compression_json(link->second)}};
+                   {"compression", compression_json(link->second)},
+                   {"limit_bytes_per_second", rate_json(link->second.rate)},
+                   {"limit_of_all_bytes_per_second", rate_json(link->second.rate_of_all)}};
   if (protection.peer_expires) out["expires"] = *protection.peer_expires;
   return out;
 }

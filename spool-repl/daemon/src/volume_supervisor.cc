@@ -203,6 +203,7 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
       compare("status_group", &V::status_group, &V::status_everybody);
   compare("write_ack", &V::write_ack_durable), compare("seal_after", &V::seal_after),
       compare("peer_timeout", &V::peer_timeout);
+  compare("compression_threads", &V::compression_threads);
   compare("journal_writes_in_flight", &V::journal_writes_in_flight);
   compare("fuse", &V::fuse_file, &V::fuse_device, &V::fuse_transport), compare("ublk", &V::ublk_device),
       // A renewed certificate takes effect at once, and TLS as such does not.

@@ -95,6 +95,8 @@ void Connection::arm_timer() {
 void Connection::on_timer() {
   timer_ = 0;
   Instant now = loop_.now();
+  // What has arrived waits for a processor here.
+  if (phase_ == Phase::ready && stream_->is_decoding()) last_received_ = now;
   if (now >= deadline()) {
     auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline() - last_received_).count();
     stuck_ = is_established();
@@ -105,11 +107,21 @@ void Connection::on_timer() {
           name_, trial_bytes >> 10, ms));
     return close(fmt::format("nothing from {} for {} ms", name_, ms));
   }
+  keep_alive();
+  if (!is_open()) return;
   if (phase_ == Phase::ready && now - last_sent_ >= limits_.timeout / 4) {
     send(static_cast<std::uint16_t>(WireType::ping), {});
     flush();
   }
   if (is_open()) arm_timer();
+}
+
+// Called at least four times in a timeout. The peer must hear something, also if the pool does not come to
+// its work.
+void Connection::keep_alive() {
+  std::uint64_t sent = stream_->line_bytes_sent();
+  if (phase_ == Phase::ready && sent == line_sent_) stream_->hurry();
+  line_sent_ = sent;
 }
 
 // ---- sending
@@ -182,9 +194,12 @@ void Connection::on_readable() {
   }
   if (in_.size() - in_end_ < read_bytes) in_.resize(in_end_ + read_bytes);
   iovec room{in_.data() + in_end_, in_.size() - in_end_};
+  std::uint64_t line_before = stream_->line_bytes_received();
   auto got = stream_->read({&room, 1});
   if (!got) return close(fmt::format("receiving from {}: {}", name_, got.error().message));
   if (got->ended) return close(why_it_ended());
+  // A part of a frame has no content yet.
+  if (phase_ == Phase::ready && stream_->line_bytes_received() > line_before) last_received_ = loop_.now();
   if (got->bytes == 0) return;
   // A caller without a proof has one timeout for the whole handshake, also if its bytes come slowly. The
   // same holds for the trial.
@@ -243,21 +258,24 @@ void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
   if (!*done || !is_open()) return;
   phase_ = Phase::trial;
   name_ = fmt::format("replica {}", peer());
-  if (handshake_.has_frames()) begin_frames(payload);
+  if (handshake_.has_frames())
+    if (Status begun = begin_frames(payload); !begun)
+      return close(fmt::format("{}: {}", name_, begun.error().message));
   events_.established(*this);
   if (is_open()) begin_trial();
 }
 
 // What was read behind the hello belongs to frames, and what is left of the own hello does not.
-void Connection::begin_frames(ByteSpan hello) {
+Status Connection::begin_frames(ByteSpan hello) {
   auto end_of_hello = static_cast<std::size_t>(hello.data() + hello.size() - in_.data());
-  stream_->begin_frames(handshake_.own_codecs(), handshake_.peer_codecs(),
-                        ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello),
-                        ByteSpan(backlog_).subspan(backlog_begin_));
+  TL_TRY(stream_->begin_frames(handshake_.own_codecs(), handshake_.peer_codecs(),
+                               ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello),
+                               ByteSpan(backlog_).subspan(backlog_begin_)));
   in_end_ = end_of_hello;
   backlog_.clear();
   backlog_begin_ = 0;
   full_ = false;
+  return {};
 }
 
 // Without compression, which would leave nothing of the filler.

@@ -56,6 +56,7 @@ class Connection {
   const stream::Stream& stream() const { return stream_->below(); }
   // For later messages. Without an effect if the peer's release has no frames.
   void set_packing(const stream::Packing& packing) { stream_->set_packing(packing); }
+  void set_shaping(const stream::Shaping& shaping) { stream_->set_shaping(shaping); }
   bool has_frames() const { return stream_->has_frames(); }
   stream::PackingStatus packing_status() const { return stream_->packing_status(); }
   bool has_other_arbiter() const { return handshake_.has_other_arbiter(); }
@@ -72,7 +73,8 @@ class Connection {
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
   void take_handshake(const WireHeader& header, ByteSpan payload);
-  void begin_frames(ByteSpan hello);
+  Status begin_frames(ByteSpan hello);
+  void keep_alive();
   void begin_trial();
   void take_trial(std::uint16_t type, ByteSpan payload);
   Instant deadline() const;
@@ -92,6 +94,7 @@ class Connection {
                                                    // trial has arrived
   bool stuck_ = false;
   ports::Loop::TimerId timer_ = 0;
+  std::uint64_t line_sent_ = 0;        // bytes, at the last timer
   Instant last_received_, last_sent_;  // in the trial, `last_received_` is its begin
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0, in_end_ = 0;

@@ -343,6 +343,7 @@ void PeerNet::on_ready(Connection& c) {
   p->up = true;
   p->up_since = loop_.now();
   c.set_packing(p->config.packing);
+  c.set_shaping({p->config.rate, options_.bandwidth});
   p->last_notice.clear();
   using Kind = LinkProtection::Kind;
   Kind kind = LinkStreams::protection_of(c.stream(), c.is_of_old_release()).kind;
@@ -473,6 +474,13 @@ std::optional<stream::PackingStatus> PeerNet::packing_status(ReplicaId id) const
   return p->connection->packing_status();
 }
 
+void PeerNet::set_rate(ReplicaId id, stream::Rate rate) {
+  Peer* p = find(id);
+  if (!p || p->config.rate == rate) return;
+  p->config.rate = rate;
+  if (p->up) p->connection->set_shaping({rate, options_.bandwidth});
+}
+
 void PeerNet::set_packing(ReplicaId id, const stream::Packing& packing) {
   Peer* p = find(id);
   if (!p) return;
@@ -483,29 +491,41 @@ void PeerNet::set_packing(ReplicaId id, const stream::Packing& packing) {
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {
   Peer* p = find(id);
   if (!p || !p->up) return;
+  if (const auto* record = std::get_if<RecordMessage>(&message)) return send_copy(*p, *record);
   auto& bytes = encoded_.emplace_back();
   encode_peer_message(message, bytes);
   ByteSpan payload = bytes;
   p->connection->send(wire_type(message), {&payload, 1});
 }
 
+// Of a record that was read from a disk. Its memory is not there until flush().
+void PeerNet::send_copy(Peer& p, const RecordMessage& m) {
+  auto& copy = encoded_.emplace_back(m.meta);
+  copy.insert(copy.end(), m.payload.begin(), m.payload.end());
+  ByteSpan piece = copy;
+  send_record(p, m.epoch, static_cast<std::uint32_t>(m.meta.size()), {&piece, 1});
+}
+
 void PeerNet::send_record(ReplicaId id, const Epoch& epoch, std::uint32_t meta_bytes,
                           std::span<const ByteSpan> pieces) {
-  Peer* p = find(id);
-  if (!p || !p->up) return;
+  if (Peer* p = find(id); p && p->up) send_record(*p, epoch, meta_bytes, pieces);
+}
+
+void PeerNet::send_record(Peer& p, const Epoch& epoch, std::uint32_t meta_bytes,
+                          std::span<const ByteSpan> pieces) {
   static const std::uint16_t type = wire_type(PeerMessage(RecordMessage{}));
   auto& prefix = encoded_.emplace_back();
-  if (p->connection->features() & feature_short_records & options_.self.features) {
+  if (p.connection->features() & feature_short_records & options_.self.features) {
     ShortRecord shorter(meta_bytes, pieces);
     if (!shorter.runs().empty()) {
       encode_short_record_prefix(epoch, meta_bytes, shorter.runs(), prefix);
-      return p->connection->send(static_cast<std::uint16_t>(WireType::short_record), shorter.parts(prefix));
+      return p.connection->send(static_cast<std::uint16_t>(WireType::short_record), shorter.parts(prefix));
     }
   }
   encode_record_prefix(epoch, meta_bytes, prefix);
   std::vector<ByteSpan> payload{prefix};
   payload.insert(payload.end(), pieces.begin(), pieces.end());
-  p->connection->send(type, payload);
+  p.connection->send(type, payload);
 }
 
 void PeerNet::flush() {

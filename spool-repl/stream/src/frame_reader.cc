@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace twinloft::repl::stream {
 
@@ -13,8 +14,11 @@ constexpr std::size_t in_bytes = 64 << 10;
 }
 
 void InFrame::run(compress::Coder& coder) {
-  raw.resize(header.raw_bytes);
-  unpacked = coder.unpack(header.codec, packed, raw);
+  try {
+    unpacked = coder.unpack(header.codec, packed, raw);
+  } catch (const std::bad_alloc&) {
+    unpacked = fail(Errc::exhausted, "no memory to decompress a frame");
+  }
 }
 
 FrameReader::FrameReader(Stream& below, std::shared_ptr<WorkPool> pool, std::shared_ptr<DoneWork> done,
@@ -41,8 +45,11 @@ void FrameReader::close_frame() {
   std::shared_ptr<InFrame> frame = std::move(filling_);
   filling_.reset();
   frames_.push_back(frame);
-  raw_waiting_ += frame->header.raw_bytes;
-  if (frame->header.codec != Codec::none) return pool_->submit(link_, std::move(frame), done_);
+  waiting_bytes_ += frame->memory();
+  if (frame->header.codec != Codec::none) {
+    frame->raw.resize(frame->header.raw_bytes);  // here: a thread of the pool takes no lock of the allocator
+    return pool_->submit(link_, std::move(frame), done_);
+  }
   frame->raw = std::move(frame->packed);
   frame->done = true;
 }
@@ -83,12 +90,13 @@ Status FrameReader::give_to(const iovec& into, std::size_t& given) {
       plain_left_ -= n;
     } else if (!frames_.empty() && frames_.front()->done) {
       InFrame& frame = *frames_.front();
+      if (!frame.unpacked && given + all > 0) break;  // what came before it is given first
       TL_TRY(frame.unpacked);
       n = std::min(into.iov_len - all, frame.raw.size() - frame.given);
       std::memcpy(to + all, frame.raw.data() + frame.given, n);
       frame.given += n;
       if (frame.given == frame.raw.size()) {
-        raw_waiting_ -= frame.raw.size();
+        waiting_bytes_ -= frame.memory();
         frames_.pop_front();
       }
     }
@@ -130,7 +138,10 @@ Status FrameReader::fill(Place into, std::size_t& given) {
     add(filling_->packed.data() + filling_->arrived, filling_->packed.size() - filling_->arrived);
   }
   places.push_back({in_.data() + in_end_, in_.size() - in_end_});
+  std::size_t room = 0;
+  for (const iovec& v : places) room += v.iov_len;
   TL_TRY_ASSIGN(Stream::Got got, below_.read(places));
+  below_ready_ = got.bytes == room;
   ended_ = got.ended;
   line_bytes_ += got.bytes;
   direct = std::min(direct, got.bytes);
@@ -147,21 +158,24 @@ Status FrameReader::fill(Place into, std::size_t& given) {
 Result<Stream::Got> FrameReader::read(Place into) {
   Stream::Got got;
   TL_TRY(give(into, got.bytes));
-  if (got.bytes == 0 && !ended_ && has_room()) {
+  if (got.bytes == 0 && wants_input()) {
     TL_TRY(fill(into, got.bytes));
     if (got.bytes == 0) TL_TRY(give(into, got.bytes));
   }
   raw_bytes_ += got.bytes;
   if (got.bytes == 0 && frames_.empty() && wrong_) return std::unexpected(*wrong_);
   got.ended = ended_ && got.bytes == 0 && frames_.empty();
+  end_told_ = end_told_ || got.ended;
   return got;
 }
 
 bool FrameReader::has_input() const {
+  if (below_ready_ && wants_input()) return true;
   if (!frames_.empty()) return frames_.front()->done;
   if (wrong_) return true;
-  if (plain_left_ > 0 || filling_) return waiting() > 0 || ended_;
-  return waiting() >= header_bytes || ended_;
+  bool ends = ended_ && !end_told_;
+  if (plain_left_ > 0 || filling_) return waiting() > 0 || ends;
+  return waiting() >= header_bytes || ends;
 }
 
 void FrameReader::tell(PackingStatus& status) const {

@@ -19,8 +19,10 @@ struct InFrame final : Work {
   std::vector<std::byte> packed, raw;
   std::size_t arrived = 0;  // of `packed`
   Status unpacked;
-  bool done = false;      // of the link's thread
-  std::size_t given = 0;  // of `raw`, to the owner
+  std::size_t memory() const { return header.raw_bytes + header.packed_bytes + overhead; }
+  static constexpr std::size_t overhead = 512;  // at least, of a frame in memory
+  bool done = false;                            // of the link's thread
+  std::size_t given = 0;                        // of `raw`, to the owner
 
   void run(compress::Coder& coder) override;
 };
@@ -36,17 +38,21 @@ class FrameReader {
   Result<Stream::Got> read(std::span<const iovec> into);
   void take(InFrame& frame) { frame.done = true; }  // that a pool had
   // Whether the stream below should be read.
-  bool has_room() const { return raw_waiting_ < undecoded_max_ && !wrong_; }
+  bool wants_input() const { return has_room() && !ended_; }
+  // The stream below has something to read. It may say so once.
+  void note_ready() { below_ready_ = true; }
   // Whether read() returns something without the stream below.
   bool has_input() const;
   void tell(PackingStatus& status) const;
+  std::uint64_t line_bytes() const { return line_bytes_; }
+  bool is_decoding() const { return !frames_.empty() && !frames_.front()->done; }
 
  private:
+  bool has_room() const { return waiting_bytes_ < undecoded_max_ && !wrong_; }
   using Place = std::span<const iovec>;
   Status give(Place into, std::size_t& given);
   Status give_to(const iovec& into, std::size_t& given);
   Status fill(Place into, std::size_t& given);
-  void fill_frame();
   bool parse_step();
   void close_frame();
   std::size_t waiting() const { return in_end_ - in_begin_; }
@@ -63,9 +69,10 @@ class FrameReader {
   std::size_t plain_left_ = 0;                   // of a frame that is passed on as it comes
   std::shared_ptr<InFrame> filling_;             // it has not arrived completely
   std::deque<std::shared_ptr<InFrame>> frames_;  // in order, complete
-  std::size_t raw_waiting_ = 0;                  // content of these
-  bool ended_ = false;                           // the stream below
-  std::optional<Error> wrong_;                   // a header, behind the content of these frames
+  std::size_t waiting_bytes_ = 0;                // memory of these
+  bool below_ready_ = true;
+  bool ended_ = false, end_told_ = false;  // the stream below
+  std::optional<Error> wrong_;             // a header, behind the content of these frames
   std::uint64_t raw_bytes_ = 0, line_bytes_ = 0;
 };
 

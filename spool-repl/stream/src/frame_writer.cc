@@ -1,6 +1,7 @@
 #include "frame_writer.h"
 
 #include <algorithm>
+#include <new>
 
 #include "twinloft/base/check.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t worth_packing = 128;  // smaller frames go as they are
 constexpr Duration meter_window = std::chrono::milliseconds(100);
-constexpr Duration idle_after = std::chrono::milliseconds(1);
+constexpr Duration idle_after = std::chrono::milliseconds(20);
 
 iovec slice(const iovec& v, std::size_t begin, std::size_t bytes) {
   return {static_cast<std::byte*>(v.iov_base) + begin, bytes};
@@ -32,35 +33,53 @@ std::size_t size_of(std::span<const iovec> all) {
   return bytes;
 }
 
-compress::FrameHeader header_of(const OutFrame& frame, bool packed) {
+compress::FrameHeader header_of(const OutFrame& frame) {
   auto raw = static_cast<std::uint32_t>(frame.raw.size());
-  if (!packed || frame.packed.empty()) return {Codec::none, raw, raw};
-  return {frame.method.codec, raw, static_cast<std::uint32_t>(frame.packed.size())};
+  if (!frame.is_packed()) return {Codec::none, raw, raw};
+  return {frame.method.codec, raw, static_cast<std::uint32_t>(frame.packed_bytes)};
+}
+
+std::span<const std::byte> body_of(const OutFrame& frame) {
+  return frame.is_packed() ? std::span(frame.packed).first(frame.packed_bytes) : std::span(frame.raw);
 }
 
 }  // namespace
 
+std::uint64_t unsent_bytes_max(std::uint64_t unsent_bytes, unsigned threads) {
+  return std::max<std::uint64_t>(unsent_bytes, 2 * std::uint64_t{threads} * raw_bytes_max);
+}
+
 void OutFrame::run(compress::Coder& coder) {
   OsClock clock;
   Instant begin = clock.now();
-  packed.resize(raw.size() - 1);
-  packed.resize(coder.pack(method, raw, packed));
+  try {
+    packed_bytes = coder.pack(method, raw, packed);
+  } catch (const std::bad_alloc&) {
+    packed_bytes = 0;
+  }
   time = clock.now() - begin;
 }
 
 void LineMeter::note(std::size_t bytes, bool full, Instant now, compress::Chooser& chooser) {
-  bool busy = !room_since_ || now - *room_since_ <= idle_after;
-  room_since_.reset();
-  if (full_ && full && busy) {
-    bytes_ += bytes;
+  if (room_since_ && now - *room_since_ > idle_after) measures_ = false;
+  if (measures_) since_bytes_ += bytes;
+  room_since_ = full ? std::nullopt : std::optional(now);
+  if (!full) return;
+  if (measures_) {
+    bytes_ += since_bytes_;
     time_ += now - since_;
   }
-  full_ = full;
+  measures_ = true;
   since_ = now;
+  since_bytes_ = 0;
   if (time_ < meter_window) return;
   chooser.note_line(bytes_, time_, now);
   bytes_ = 0;
   time_ = Duration(0);
+}
+
+void LineMeter::note_room(Instant now) {
+  if (!room_since_) room_since_ = now;
 }
 
 FrameWriter::FrameWriter(ports::Loop& loop, Stream& below, std::shared_ptr<WorkPool> pool,
@@ -71,7 +90,7 @@ FrameWriter::FrameWriter(ports::Loop& loop, Stream& below, std::shared_ptr<WorkP
       pool_(std::move(pool)),
       done_(std::move(done)),
       allowed_(pool_ ? allowed : compress::CodecSet()),
-      unsent_max_(std::max(unsent_bytes, pool_ ? 2 * pool_->threads() * raw_bytes_max : 0)),
+      unsent_max_(unsent_bytes_max(unsent_bytes, pool_ ? pool_->threads() : 0)),
       chooser_(pool_ ? pool_->threads() : 1, allowed_),
       blocked_(!before.empty()),
       rest_(before.begin(), before.end()) {}
@@ -79,6 +98,12 @@ FrameWriter::FrameWriter(ports::Loop& loop, Stream& below, std::shared_ptr<WorkP
 void FrameWriter::set_packing(const Packing& packing) {
   packing_ = packing;
   next_.reset();
+}
+
+void FrameWriter::set_shaping(const Shaping& shaping) {
+  bucket_.set_rate(shaping.rate, loop_.now());
+  shared_ = shaping.all;
+  least_.set_rate(shared_ ? Rate(rate_min) : Rate(), loop_.now());
 }
 
 Method FrameWriter::choose(std::size_t raw) {
@@ -94,6 +119,7 @@ Method FrameWriter::choose(std::size_t raw) {
 
 Result<std::size_t> FrameWriter::write(std::span<iovec> from) {
   std::size_t bytes = size_of(from);
+  if (waits_for_bandwidth().value_or(Duration(0)) > Duration(0)) return 0;
   if (is_empty() && choose(std::min(bytes, raw_bytes_max)).codec == Codec::none) {
     if (bytes >= worth_packing) next_.reset();
     return write_at_once(from, bytes);
@@ -172,6 +198,7 @@ void FrameWriter::close_frame() {
   frame->done = frame->method.codec == Codec::none;
   if (frame->done) return;
   ++in_pool_;
+  frame->packed.resize(frame->raw.size() - 1);  // here: a thread of the pool takes no lock of the allocator
   pool_->submit(packing_.link, std::move(frame), done_);
 }
 
@@ -179,17 +206,61 @@ void FrameWriter::take(OutFrame& frame) {
   frame.done = true;
   --in_pool_;
   chooser_.note_frame(frame.method.codec, frame.raw.size(),
-                      frame.packed.empty() ? frame.raw.size() : frame.packed.size(), frame.time);
+                      frame.packed_bytes == 0 ? frame.raw.size() : frame.packed_bytes, frame.time);
+}
+
+Status FrameWriter::hurry() {
+  if (blocked_) return {};
+  if (out_.empty() && !open_.empty()) {
+    next_ = Method{};
+    close_frame();
+  }
+  if (out_.empty()) return {};
+  out_.front()->hurried = !out_.front()->done;
+  return send_front();
 }
 
 // ---- the stream below
 
+// Other links never wait for bulk. Their bytes count, so that bulk gets what they leave, and a little at
+// least.
+std::uint64_t FrameWriter::allowed(Instant now) {
+  if (ends_) return UINT64_MAX;
+  std::uint64_t bytes = bucket_.available(now);
+  if (!shared_ || packing_.link != LinkClass::bulk) return bytes;
+  return std::min(bytes, std::max(shared_->available(now), least_.available(now)));
+}
+
+std::optional<Duration> FrameWriter::waits_for_bandwidth() {
+  if (!blocked_ || !shaped_) return std::nullopt;
+  Instant now = loop_.now();
+  Duration all = bucket_.wait(now);
+  if (shared_ && packing_.link == LinkClass::bulk)
+    all = std::max(all, std::min(shared_->wait(now), least_.wait(now)));
+  return all;
+}
+
 Result<std::size_t> FrameWriter::send() {
-  given_ = line_;
-  TL_TRY_ASSIGN(std::size_t sent, below_.write(given_));
+  Instant now = loop_.now();
+  std::size_t all = size_of(line_), may = std::min<std::uint64_t>(allowed(now), all);
+  given_.clear();
+  std::size_t left = may;
+  for (const iovec& v : line_) {
+    if (left == 0) break;
+    given_.push_back(slice(v, 0, std::min(v.iov_len, left)));
+    left -= given_.back().iov_len;
+  }
+  std::size_t sent = 0;
+  if (may > 0) {
+    TL_TRY_ASSIGN(sent, below_.write(given_));
+  }
   line_bytes_ += sent;
-  blocked_ = sent < size_of(line_);
-  meter_.note(sent, blocked_, loop_.now(), chooser_);
+  bucket_.take(sent, now);
+  least_.take(std::min<std::uint64_t>(sent, least_.available(now)), now);
+  if (shared_) shared_->take(sent, now);
+  blocked_ = sent < all;
+  shaped_ = blocked_ && sent == may;
+  meter_.note(sent, blocked_, now, chooser_);
   return sent;
 }
 
@@ -212,8 +283,8 @@ Status FrameWriter::send_rest() {
 
 Status FrameWriter::send_front() {
   std::shared_ptr<OutFrame> frame = out_.front();
-  auto header = encode_frame_header(header_of(*frame, true));
-  line_.assign({as_iovec(header), as_iovec(frame->packed.empty() ? frame->raw : frame->packed)});
+  auto header = encode_frame_header(header_of(*frame));
+  line_.assign({as_iovec(header), as_iovec(body_of(*frame))});
   TL_TRY_ASSIGN(std::size_t sent, send());
   if (sent == 0) return {};
   keep(sent, size_of(line_));
@@ -223,10 +294,11 @@ Status FrameWriter::send_front() {
 }
 
 Status FrameWriter::pump() {
-  blocked_ = false;
+  if (waits_for_bandwidth().value_or(Duration(0)) > Duration(0)) return {};
+  blocked_ = shaped_ = false;
   if (!rest_.empty()) TL_TRY(send_rest());
   while (!blocked_) {
-    if (!out_.empty() && out_.front()->done)
+    if (!out_.empty() && (out_.front()->done || out_.front()->hurried))
       TL_TRY(send_front());
     else if (may_close())
       close_frame();
@@ -238,6 +310,7 @@ Status FrameWriter::pump() {
 }
 
 void FrameWriter::send_uncompressed() {
+  ends_ = true;
   if (!rest_.empty() && !send_rest()) return;
   if (!open_.empty()) {
     next_ = Method{};
@@ -245,9 +318,8 @@ void FrameWriter::send_uncompressed() {
   }
   while (rest_.empty() && !out_.empty()) {
     OutFrame& frame = *out_.front();
-    auto header = encode_frame_header(header_of(frame, frame.done));
-    line_.assign(
-        {as_iovec(header), as_iovec(frame.done && !frame.packed.empty() ? frame.packed : frame.raw)});
+    auto header = encode_frame_header(header_of(frame));
+    line_.assign({as_iovec(header), as_iovec(body_of(frame))});
     auto sent = send();
     if (!sent || *sent < size_of(line_)) return;
     out_.pop_front();

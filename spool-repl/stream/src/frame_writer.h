@@ -18,28 +18,35 @@ namespace twinloft::repl::stream {
 struct OutFrame final : Work {
   compress::Method method;
   std::vector<std::byte> raw;
-  std::vector<std::byte> packed;  // empty: the content goes as it is
-  Duration time{0};               // that a thread took
-  bool done = false;              // of the link's thread
+  std::vector<std::byte> packed;
+  std::size_t packed_bytes = 0;  // 0: the content goes as it is
+  Duration time{0};              // that a thread took
+  // Of the link's thread. hurried: the content goes as it is, whatever a thread does.
+  bool done = false, hurried = false;
+  bool is_packed() const { return done && !hurried && packed_bytes > 0; }
 
   void run(compress::Coder& coder) override;
 };
 
-// The rate of the line, from times in which it was full: from one write that the stream below has accepted a
-// part of, to the next.
+// The rate of the line, from one write that the stream below has accepted a part of, to the next: the line
+// was full at both ends. A time in which nothing was there to send does not count.
 class LineMeter {
  public:
   void note(std::size_t bytes, bool full, Instant now, compress::Chooser& chooser);
   // The line has room, and nothing is there to send.
-  void note_room(Instant now) { room_since_ = now; }
+  void note_room(Instant now);
 
  private:
-  bool full_ = false;
-  Instant since_;  // it is full
+  bool measures_ = false;
+  Instant since_;  // the last time that it was full
+  std::uint64_t since_bytes_ = 0;
   std::optional<Instant> room_since_;
   std::uint64_t bytes_ = 0;
   Duration time_{0};
 };
+
+// Two frames for each thread at least.
+std::uint64_t unsent_bytes_max(std::uint64_t unsent_bytes, unsigned threads);
 
 class FrameWriter {
  public:
@@ -49,18 +56,25 @@ class FrameWriter {
               ByteSpan before);
 
   void set_packing(const Packing& packing);
+  void set_shaping(const Shaping& shaping);
   // As Stream::write().
   Result<std::size_t> write(std::span<iovec> from);
   // A frame that a pool had.
   void take(OutFrame& frame);
   // Sends what the stream below takes. After take(), and when the stream below is writable.
   Status pump();
+  // The next frame goes as it is, if a pool still has it: the other side waits for a sign of life.
+  Status hurry();
   // Sends all that is left, without waiting for a pool. For the end.
   void send_uncompressed();
   bool has_room() const { return out_raw_ + open_.size() < unsent_max_ && !blocked_; }
   bool is_empty() const { return rest_.empty() && out_.empty() && open_.empty(); }
-  bool waits_for_line() const { return blocked_; }
+  bool waits_for_line() const { return blocked_ && !shaped_; }
+  bool is_blocked() const { return blocked_; }
+  // Until the bandwidth allows more. Nothing: it does not hold anything up.
+  std::optional<Duration> waits_for_bandwidth();
   void tell(PackingStatus& status) const;
+  std::uint64_t line_bytes() const { return line_bytes_; }
 
  private:
   compress::Method choose(std::size_t raw);
@@ -70,6 +84,7 @@ class FrameWriter {
   bool may_close() const;
   Status send_rest();
   Status send_front();
+  std::uint64_t allowed(Instant now);
   // Returns the accepted bytes of line_.
   Result<std::size_t> send();
   void keep(std::size_t begin, std::size_t end);  // of line_
@@ -81,8 +96,13 @@ class FrameWriter {
   compress::CodecSet allowed_;
   std::size_t unsent_max_;
   Packing packing_;
+  TokenBucket bucket_;
+  TokenBucket least_;  // for a link that all others leave nothing
+  std::shared_ptr<SharedBandwidth> shared_;
+  bool ends_ = false;  // without a limit
   compress::Chooser chooser_;
   LineMeter meter_;
+  bool shaped_ = false;                   // blocked_ by the bandwidth
   bool blocked_ = false;                  // the stream below has accepted a part: wait until it is writable
   std::optional<compress::Method> next_;  // of the next frame
   compress::Codec last_ = compress::Codec::none;

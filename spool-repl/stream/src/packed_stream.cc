@@ -1,37 +1,68 @@
 #include "twinloft/spool-repl/stream/packed_stream.h"
 
+#include <algorithm>
+
 #include "frame_reader.h"
 #include "frame_writer.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::stream {
 
+// Content and frames of the output, and of the input.
+std::uint64_t packed_stream_bytes_max(unsigned threads) {
+  PackedStream::Limits limits;
+  return 2 * unsent_bytes_max(limits.unsent_bytes, threads) +
+         2 * (limits.undecoded_bytes + compress::raw_bytes_max);
+}
+
 PackedStream::PackedStream(ports::Loop& loop, std::unique_ptr<Stream> below, std::shared_ptr<WorkPool> pool,
                            Limits limits)
     : loop_(loop), below_(std::move(below)), pool_(std::move(pool)), limits_(limits) {}
 
 PackedStream::~PackedStream() {
+  if (bandwidth_timer_) loop_.cancel(bandwidth_timer_);
   if (done_) loop_.unwatch(done_->descriptor());
 }
 
-void PackedStream::begin_frames(compress::CodecSet accepted, compress::CodecSet allowed, ByteSpan received,
-                                ByteSpan unsent) {
+Status PackedStream::begin_frames(compress::CodecSet accepted, compress::CodecSet allowed, ByteSpan received,
+                                  ByteSpan unsent) {
   TL_CHECK(!has_frames() && state() == State::open);
   if (pool_) {
-    done_ = std::make_shared<DoneWork>();
+    TL_TRY_ASSIGN(done_, DoneWork::make());
     loop_.watch(done_->descriptor(), ports::Loop::readable, [this](unsigned) { on_done(); });
   }
   writer_ = std::make_unique<FrameWriter>(loop_, *below_, pool_, done_, allowed, limits_.unsent_bytes,
                                           unsent);
   reader_ = std::make_unique<FrameReader>(*below_, pool_, done_, accepted, limits_.undecoded_bytes, received);
   watch_below();
-  if (!received.empty()) call_again();
+  call_again();
+  return {};
 }
 
 void PackedStream::set_packing(const Packing& packing) {
   if (!has_frames()) return;
   writer_->set_packing(packing);
   reader_->set_link(packing.link);
+}
+
+void PackedStream::set_shaping(const Shaping& shaping) {
+  if (!has_frames()) return;
+  writer_->set_shaping(shaping);
+  if (bandwidth_timer_) loop_.cancel(bandwidth_timer_);
+  bandwidth_timer_ = 0;
+  watch_below();
+}
+
+std::uint64_t PackedStream::line_bytes_received() const {
+  return reader_ ? reader_->line_bytes() : 0;
+}
+
+std::uint64_t PackedStream::line_bytes_sent() const {
+  return writer_ ? writer_->line_bytes() : 0;
+}
+
+bool PackedStream::is_decoding() const {
+  return reader_ && reader_->is_decoding();
 }
 
 PackingStatus PackedStream::packing_status() const {
@@ -53,9 +84,21 @@ void PackedStream::watch_below() {
   if (below_->state() != State::open) return;
   if (!has_frames()) return below_->want(wanted_);
   if (broken_) return below_->want(0);
-  unsigned interest = reader_->has_room() ? wanted_ & readable : 0;
+  wait_for_bandwidth();
+  unsigned interest = reader_->wants_input() ? wanted_ & readable : 0;
   if (writer_->waits_for_line()) interest |= writable;
   below_->want(interest);
+}
+
+void PackedStream::wait_for_bandwidth() {
+  auto wait = writer_->waits_for_bandwidth();
+  if (!wait || bandwidth_timer_) return;
+  bandwidth_timer_ = loop_.after(std::max<Duration>(*wait, std::chrono::microseconds(100)), [this] {
+    bandwidth_timer_ = 0;
+    if (state() != State::open || broken_) return;
+    if (Status sent = writer_->pump(); !sent) broken_ = sent.error();
+    tell(0);
+  });
 }
 
 void PackedStream::want(unsigned interest) {
@@ -69,9 +112,16 @@ void PackedStream::want(unsigned interest) {
 
 void PackedStream::on_ready(unsigned ready) {
   if (!has_frames()) return events_.ready(ready);
+  if (ready & readable) reader_->note_ready();
   if (ready & writable)
     if (Status sent = writer_->pump(); !sent) broken_ = sent.error();
   tell(ready & readable);
+}
+
+void PackedStream::hurry() {
+  if (!has_frames() || broken_ || state() != State::open) return;
+  if (Status sent = writer_->hurry(); !sent) broken_ = sent.error();
+  tell(0);
 }
 
 // The frames that the pool has finished.
@@ -82,7 +132,7 @@ void PackedStream::on_done() {
     else if (auto in = std::dynamic_pointer_cast<InFrame>(work))
       reader_->take(*in);
   }
-  if (!writer_->waits_for_line() && !broken_)
+  if (!writer_->is_blocked() && !broken_)
     if (Status sent = writer_->pump(); !sent) broken_ = sent.error();
   tell(reader_->has_input() ? unsigned{readable} : 0u);
 }
@@ -156,6 +206,8 @@ void PackedStream::close() {
     loop_.unwatch(done_->descriptor());
     done_.reset();
   }
+  if (bandwidth_timer_) loop_.cancel(bandwidth_timer_);
+  bandwidth_timer_ = 0;
   below_->close();
 }
 

@@ -21,7 +21,7 @@ using twinloft::tls::OwnedContext;
 // Both have SHA-256, which an external key needs. AES first: both sides have its instructions, as a rule.
 constexpr const char* ciphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 // Others, such as ffdhe8192, would let a stranger cause long computations.
-constexpr const char* groups = "X25519:P-256";
+char groups[] = "X25519:P-256";
 constexpr unsigned char session_context[] = {'t', 'w', 'i', 'n'};
 constexpr unsigned char cipher_of_key[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256: names the hash
 

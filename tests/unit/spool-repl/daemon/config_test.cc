@@ -189,6 +189,29 @@ TEST_F(ConfigTest, Compression) {
                       "expected a number from 1 to 256"));
 }
 
+TEST_F(ConfigTest, Bandwidth) {
+  std::string peer = minimal + far_peer + "bandwidth = \"20MiB\"\nbandwidth_at = [\"08:00-18:00 4MiB\"]\n";
+  auto out = load("bandwidth_at = [\"00:00-06:00 unlimited\", \"12:00-13:00 1MiB\"]\n" + peer);
+  ASSERT_TRUE(out) << out.error().message;
+  const stream::BandwidthPlan& own = out->volumes[0].peers[0].bandwidth;
+  EXPECT_EQ(own.at(0), stream::Rate(20u << 20));
+  EXPECT_EQ(own.at(8 * 60), stream::Rate(4u << 20));
+  EXPECT_EQ(out->bandwidth.at(0), stream::Rate());
+  EXPECT_EQ(out->bandwidth.at(12 * 60), stream::Rate(1u << 20));
+  constexpr int line = minimal_lines + 9;
+  std::string far = minimal + far_peer;
+  EXPECT_TRUE(refused(far + "bandwidth = \"1KiB\"\n", line, "volume.mail.peer.bandwidth",
+                      "at least 16 KiB a second"));
+  EXPECT_TRUE(refused(far + "bandwidth = \"fast\"\n", line, "volume.mail.peer.bandwidth", "fast"));
+  EXPECT_TRUE(refused(far + "bandwidth_at = \"08:00-18:00 4MiB\"\n", line, "volume.mail.peer.bandwidth_at",
+                      "expected a list of texts"));
+  EXPECT_TRUE(refused(far + "bandwidth_at = [5]\n", line, "volume.mail.peer.bandwidth_at",
+                      "expected a list of texts"));
+  EXPECT_TRUE(refused(far + "bandwidth_at = [\"8-18 4MiB\"]\n", line, "volume.mail.peer.bandwidth_at",
+                      "expected hours and a rate"));
+  EXPECT_TRUE(refused("bandwidth = \"1KiB\"\n" + minimal, 1, "bandwidth", "at least 16 KiB a second"));
+}
+
 TEST_F(ConfigTest, Defaults) {
   auto out = load(minimal);
   ASSERT_TRUE(out) << out.error().message;

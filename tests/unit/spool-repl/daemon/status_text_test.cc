@@ -183,7 +183,18 @@ TEST_F(StatusText, ALinkTellsItsCompression) {
       << shown(link);
   link.packing->peer_lacks_codec = true;
   EXPECT_TRUE(has(shown(link), "NOT USED, the peer's release does not know this codec\n")) << shown(link);
+  EXPECT_FALSE(has(shown(link), "bandwidth "));
+  EXPECT_TRUE(has(shown(link), R"("limit_bytes_per_second":null,"limit_of_all_bytes_per_second":null)"));
+  link.rate = 4u << 20;
+  EXPECT_TRUE(has(shown(link), "\n           bandwidth at most 4096 KiB/s\n")) << shown(link);
+  link.rate_of_all = 20u << 20;
+  EXPECT_TRUE(has(shown(link), "bandwidth at most 4096 KiB/s, all links of the process 20 MiB/s\n"))
+      << shown(link);
+  link.rate.reset();
+  EXPECT_TRUE(has(shown(link), "bandwidth not limited, all links of the process 20 MiB/s\n")) << shown(link);
+  EXPECT_TRUE(has(shown(link), R"("limit_bytes_per_second":null,"limit_of_all_bytes_per_second":20971520)"));
   link.packing.reset();
+  EXPECT_TRUE(has(shown(link), "MiB/s: NOT KEPT, the peer's release does not know it\n")) << shown(link);
   EXPECT_TRUE(has(shown(link), "compression adaptive: NOT USED, the peer's release does not know it\n"));
   EXPECT_TRUE(has(shown(link), R"("compression":null)")) << shown(link);
 }

@@ -45,7 +45,7 @@ struct ConnectionTest : testing::Test {
         },
         [&end](Connection&, const std::string& why) { end.closed.push_back(why); }};
     end.connection = std::make_unique<Connection>(
-        loop, std::make_unique<stream::PackedStream>(loop, std::move(stream), nullptr),
+        loop, std::make_unique<stream::PackedStream>(loop, std::move(stream), pool),
         dials ? "replica 2" : "the caller",
         Handshake({volume, 1000, id, {}, features}, ByStream{},
                   dials ? Handshake::Direction::dialed : Handshake::Direction::accepted, dials ? 2 : 0,
@@ -87,6 +87,7 @@ struct ConnectionTest : testing::Test {
 
   static constexpr std::uint64_t without_codecs = features_known & ((1u << codecs_shift) - 1);
   std::uint64_t features = without_codecs;
+  std::shared_ptr<stream::WorkPool> pool;
   ManualLoop loop;
   OsRandom random;
   std::shared_ptr<MemoryPipe> there, back;
@@ -124,6 +125,50 @@ TEST_F(ConnectionTest, WithAReleaseThatKnowsNoFrames) {
     expect_talk();
     EXPECT_FALSE(a.connection->has_frames() || b.connection->has_frames());
   }
+}
+
+// A slow line, and a large frame: there is no content for a long time.
+TEST_F(ConnectionTest, APartOfAFrameIsASignOfLife) {
+  pool = std::make_shared<stream::WorkPool>(1);
+  features = features_known;
+  make({});
+  run();
+  ASSERT_EQ(a.ready + b.ready, 2);
+  auto header = compress::encode_frame_header({compress::Codec::zlib, 1000, 500});
+  there->bytes.insert(there->bytes.end(), header.begin(), header.end());
+  b.stream->turn();
+  for (int i = 0; i < 20; ++i) {
+    loop.pass(timeout / 2);
+    there->bytes.push_back(std::byte{1});
+    ++there->written;
+    b.stream->turn();
+    ASSERT_TRUE(b.connection->is_open()) << i;
+  }
+  loop.pass(timeout);
+  ASSERT_FALSE(b.connection->is_open());
+  EXPECT_EQ(b.closed[0], "nothing from replica 1 for 6000 ms");
+}
+
+TEST_F(ConnectionTest, APoolThatDoesNotComeToItsWorkEndsNoConnection) {
+  pool = std::make_shared<stream::WorkPool>(1);
+  features = features_known;
+  make({});
+  run();
+  a.connection->set_packing({compress::Method{compress::Codec::zlib, 0}});
+  pool->hold(true);
+  RecordMessage m{{1, volume}, std::vector<std::byte>(64), std::vector<std::byte>(20 * block_size)};
+  for (int i = 0; i < 10; ++i) send(a, m);
+  std::size_t before = there->written;
+  for (int i = 0; i < 9; ++i) {
+    for (int turn = 0; turn < 8; ++turn) {
+      loop.pass(timeout / 16);
+      run();
+    }
+    EXPECT_GT(there->written, before) << i;
+    before = there->written;
+  }
+  EXPECT_TRUE(a.connection->is_open() && b.connection->is_open());
+  pool->hold(false);
 }
 
 // Each read and each write of either side fails once, through a whole dialogue.

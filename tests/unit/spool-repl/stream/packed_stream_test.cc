@@ -58,8 +58,8 @@ struct PackedStreamTest : testing::Test {
                                          }});
   }
   void frames(CodecSet accepted = CodecSet::all()) {
-    a.stream->begin_frames(CodecSet::all(), CodecSet::all(), {});
-    b.stream->begin_frames(accepted, CodecSet::all(), {});
+    ASSERT_TRUE(a.stream->begin_frames(CodecSet::all(), CodecSet::all(), {}));
+    ASSERT_TRUE(b.stream->begin_frames(accepted, CodecSet::all(), {}));
   }
   static void read(End& end) {
     Bytes room(300'000);
@@ -117,13 +117,13 @@ TEST_F(PackedStreamTest, BytesPassAsTheyAreUntilFramesBegin) {
 
 TEST_F(PackedStreamTest, WhatWasReadTooFarBelongsToTheFrames) {
   make();
-  a.stream->begin_frames(CodecSet::all(), CodecSet::all(), {});
+  ASSERT_TRUE(a.stream->begin_frames(CodecSet::all(), CodecSet::all(), {}));
   Bytes text = some_text(5000);
   a.stream->set_packing({Method{Codec::zstd, 0}});
   EXPECT_EQ(write(a, text), 5000u);
   run_until([&] { return there->waiting() > 0; });
   Bytes received = std::exchange(there->bytes, {});
-  b.stream->begin_frames(CodecSet::all(), CodecSet::all(), received);
+  ASSERT_TRUE(b.stream->begin_frames(CodecSet::all(), CodecSet::all(), received));
   run_until([&] { return b.got.size() == 5000; });
   EXPECT_TRUE(b.got == text);
 }
@@ -281,8 +281,8 @@ TEST_F(PackedStreamTest, AFrameOfACodecThatWasNotOfferedEndsTheStream) {
 
 TEST_F(PackedStreamTest, ACodecThatTheOtherSideLacksIsNotUsed) {
   make();
-  a.stream->begin_frames(CodecSet::all(), CodecSet(1u << 1), {});
-  b.stream->begin_frames(CodecSet(1u << 1), CodecSet::all(), {});
+  ASSERT_TRUE(a.stream->begin_frames(CodecSet::all(), CodecSet(1u << 1), {}));
+  ASSERT_TRUE(b.stream->begin_frames(CodecSet(1u << 1), CodecSet::all(), {}));
   a.stream->set_packing({Method{Codec::zstd, 0}});
   EXPECT_TRUE(a.stream->packing_status().peer_lacks_codec);
   Bytes text = some_text(5000);
@@ -334,6 +334,128 @@ TEST_F(PackedStreamTest, AnErrorOfTheStreamBelowIsReported) {
   EXPECT_EQ(*a.error, "broken by the test");
 }
 
+// What the stream below has announced once is read, also if the owner gets decoded frames meanwhile.
+TEST_F(PackedStreamTest, AStreamBelowThatAnnouncesOnceIsReadToItsEnd) {
+  for (unsigned round = 0; round < 20; ++round) {
+    there = std::make_shared<MemoryPipe>();
+    back = std::make_shared<MemoryPipe>();
+    a = {};
+    b = {};
+    make();
+    b.below->announces_once = true;
+    frames();
+    a.stream->set_packing({Method{Codec::lz4, 0}});
+    Bytes text = some_text(3'000'000, round);
+    send_all(a, text, 700'000);
+    while (a.stream->has_unsent()) {
+      a.below->turn();
+      ASSERT_TRUE(loop->turn(Duration(0)));
+    }
+    // Frames of many small writes come one by one, and b reads several at a time.
+    run_until([&] { return b.got.size() == text.size(); });
+    EXPECT_TRUE(b.got == text);
+  }
+}
+
+TEST_F(PackedStreamTest, NobodyIsCalledForAnEndWhileAPoolWorks) {
+  make();
+  frames();
+  a.stream->set_packing({Method{Codec::zlib, 0}});
+  Bytes text = some_text(200'000);
+  write(a, text);
+  run_until([&] { return !a.stream->has_unsent(); });
+  a.stream->close();
+  pool->hold(true);
+  std::size_t calls = 0;
+  for (int i = 0; i < 50; ++i) {
+    std::size_t before = b.below->calls;
+    ASSERT_NO_FATAL_FAILURE(turn());
+    calls += b.below->calls - before;
+  }
+  EXPECT_LT(calls, 5u);
+  EXPECT_TRUE(b.got.empty() && !b.ended);
+  pool->hold(false);
+  run_until([&] { return b.ended; });
+  EXPECT_TRUE(b.got == text);
+}
+
+TEST_F(PackedStreamTest, AFrameThatAPoolDoesNotComeToGoesAsItIs) {
+  make();
+  frames();
+  a.stream->set_packing({Method{Codec::zlib, 0}});
+  pool->hold(true);
+  Bytes text = some_text(50'000), all;
+  for (int i = 0; i < 2; ++i) {
+    write(a, text);
+    all.insert(all.end(), text.begin(), text.end());
+  }
+  for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(turn());
+  EXPECT_EQ(there->written, 0u);
+  a.stream->hurry();
+  run_until([&] { return b.got.size() == text.size(); });
+  EXPECT_EQ(a.stream->line_bytes_sent(), text.size() + compress::header_bytes);
+  pool->hold(false);
+  run_until([&] { return b.got.size() == all.size(); });
+  EXPECT_TRUE(b.got == all);
+  EXPECT_LT(there->written, all.size());
+}
+
+// Each has a few bytes of content, and much more memory.
+TEST_F(PackedStreamTest, ManySmallFramesHoldUpTheInput) {
+  make();
+  frames();
+  pool->hold(true);
+  compress::Coder coder;
+  Bytes raw(200), packed(199);
+  packed.resize(coder.pack({Codec::zlib, 0}, raw, packed));
+  auto header = compress::encode_frame_header({Codec::zlib, 200, static_cast<std::uint32_t>(packed.size())});
+  constexpr unsigned count = 20'000;
+  for (unsigned i = 0; i < count; ++i) {
+    there->bytes.insert(there->bytes.end(), header.begin(), header.end());
+    there->bytes.insert(there->bytes.end(), packed.begin(), packed.end());
+  }
+  for (int i = 0; i < 100; ++i) ASSERT_NO_FATAL_FAILURE(turn());
+  EXPECT_GT(there->waiting(), 200'000u) << "2 MiB are 4000 of them at most";
+  EXPECT_TRUE(b.stream->is_decoding());
+  pool->hold(false);
+  run_until([&] { return b.got.size() == count * raw.size(); });
+}
+
+TEST_F(PackedStreamTest, TheBandwidthHoldsUpTheOutput) {
+  make();
+  frames();
+  a.stream->set_shaping({Rate(2'000'000)});
+  Bytes text = some_text(1'000'000);
+  Instant begin = clock.now();
+  send_all(a, text, 100'000);
+  run_until([&] { return b.got.size() == text.size(); });
+  EXPECT_TRUE(b.got == text);
+  EXPECT_GT(clock.now() - begin, std::chrono::milliseconds(400))
+      << "a limit is no clock: it may only last longer";
+  // A limit that goes away lets everything through at once.
+  a.stream->set_shaping({Rate(rate_min)});
+  write(a, text);
+  a.stream->set_shaping({});
+  run_until([&] { return b.got.size() > text.size(); });
+}
+
+TEST_F(PackedStreamTest, BulkGetsWhatOtherLinksLeave) {
+  make();
+  frames();
+  auto all = std::make_shared<SharedBandwidth>();
+  all->set_plan(BandwidthPlan(Rate(1'000'000)));
+  all->look_at_clock(0, clock.now());
+  a.stream->set_packing({Method{}, LinkClass::bulk});
+  a.stream->set_shaping({Rate(), all});
+  b.stream->set_packing({Method{}, LinkClass::latency});
+  b.stream->set_shaping({Rate(), all});
+  Bytes text = some_text(5'000'000);
+  EXPECT_EQ(write(b, text), text.size()) << "a link that somebody waits for is not held up";
+  EXPECT_EQ(all->available(clock.now()), 0u);
+  EXPECT_LT(write(a, text), 300'000u) << "the least that bulk has, and the rest of a frame";
+  EXPECT_LE(there->written, rate_min);
+}
+
 TEST(LineMeterTest, OnlyTimesWithAFullLineCount) {
   compress::Chooser chooser(1, CodecSet::all());
   LineMeter meter;
@@ -344,6 +466,16 @@ TEST(LineMeterTest, OnlyTimesWithAFullLineCount) {
   EXPECT_FALSE(chooser.line_rate(now));
   for (int i = 0; i < 12; ++i, pass(10)) meter.note(10'000, true, now, chooser);
   EXPECT_NEAR(chooser.line_rate(now).value(), 1e6, 1e4);
+  // Writes that are accepted whole lie between.
+  LineMeter cycles;
+  compress::Chooser other(1, CodecSet::all());
+  for (int i = 0; i < 200; ++i) {
+    cycles.note(30'000, false, now, other);
+    pass(5);
+    cycles.note(20'000, i % 2 == 0, now, other);
+    pass(5);
+  }
+  EXPECT_NEAR(other.line_rate(now).value(), 5e6, 1e5);
   // A pause without anything to send says nothing about the line.
   for (int i = 0; i < 30; ++i) {
     pass(5);

@@ -40,13 +40,16 @@ class MemoryStream final : public stream::Stream {
   Result<Got> read(std::span<const iovec> into) override {
     if (fails()) return fail(Errc::io, "broken by the test");
     Got got;
+    bool all = true;
     for (const iovec& v : into) {
       std::size_t n = std::min({v.iov_len, in_->waiting(), limits.read_max - got.bytes});
       std::copy_n(in_->bytes.begin() + static_cast<std::ptrdiff_t>(in_->begin), n,
                   static_cast<std::byte*>(v.iov_base));
       in_->begin += n;
       got.bytes += n;
+      all = all && n == v.iov_len;
     }
+    more_ = all;
     if (in_->begin == in_->bytes.size()) in_->bytes.clear(), in_->begin = 0;
     got.ended = got.bytes == 0 && in_->ended;
     return got;
@@ -73,9 +76,11 @@ class MemoryStream final : public stream::Stream {
   bool turn() {
     if (state_ != State::open) return false;
     unsigned ready = 0;
-    if (in_->waiting() > 0 || in_->ended) ready |= readable;
+    if ((in_->waiting() > 0 && (!announces_once || in_->written != announced_ || more_)) || in_->ended)
+      ready |= readable;
     if (out_->waiting() < limits.room) ready |= writable;
     ready &= wanted_;
+    if (ready & readable) announced_ = in_->written, more_ = false;
     if (ready != 0) events_.ready(ready);
     return ready != 0;
   }
@@ -86,6 +91,8 @@ class MemoryStream final : public stream::Stream {
 
   Limits limits;
   bool stuck = false;
+  // As TLS: bytes that were announced are announced again only after a read that filled its places.
+  bool announces_once = false;
   std::size_t calls = 0;                // number of read() and write() calls
   std::optional<std::size_t> fails_at;  // the call with this number
 
@@ -100,6 +107,8 @@ class MemoryStream final : public stream::Stream {
 
   std::shared_ptr<MemoryPipe> in_, out_;
   State state_;
+  std::size_t announced_ = 0;
+  bool more_ = false;
   unsigned wanted_ = 0;
   Events events_;
 };

@@ -29,6 +29,7 @@ struct PeerSettings {
   bool direct_cable = false;          // clear text
   std::optional<core::BufferConfig> buffer = {};
   compress::Setting compression = compress::Method{};
+  stream::BandwidthPlan bandwidth = {};
   // How its traffic counts beside that of other links.
   stream::Packing packing() const {
     bool waited_for = protocol != core::Protocol::A;
@@ -83,6 +84,7 @@ struct VolumeSettings {
 struct NodeSettings {
   LogLevel log_level = LogLevel::info;
   unsigned compression_threads = 1;
+  stream::BandwidthPlan bandwidth;  // of all links
   std::vector<VolumeSettings> volumes;
 };
 

@@ -20,7 +20,8 @@ struct StartHooks {
 
 // What all volumes of a process share.
 struct ProcessParts {
-  std::shared_ptr<stream::WorkPool> pool = {};  // null: nothing is compressed
+  std::shared_ptr<stream::WorkPool> pool = {};              // null: nothing is compressed
+  std::shared_ptr<stream::SharedBandwidth> bandwidth = {};  // of all links; null: no limit
 };
 
 class VolumeRunner {
@@ -43,8 +44,8 @@ class VolumeRunner {
   // The volume was demoted, or another replica was promoted. At its next start, the volume is secondary, also
   // with `role = "primary"`.
   bool stands_down() const;
-  // Changes the addresses of the peers and the secret for their next connections, and their compression at
-  // once. From any thread, while the volume is served.
+  // Changes the addresses of the peers and the secret for their next connections, and their compression
+  // and bandwidth at once. From any thread, while the volume is served.
   void reload(std::vector<PeerSettings> peers, Security security);
 
  private:

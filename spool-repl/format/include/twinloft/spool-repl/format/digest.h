@@ -25,8 +25,9 @@ inline constexpr std::uint64_t digest_pages(std::uint64_t volume_blocks) {
   return (volume_blocks + digest_page_blocks - 1) / digest_page_blocks;
 }
 
-// The digest of a block's content at its address. It differs from the two values above.
 bool is_zero(ByteSpan block);  // not empty
+
+// The digest of a block's content at its address. It differs from the two values above.
 Digest digest_of(const Uuid& volume, Lba lba, ByteSpan block);
 bool digest_fits(Digest digest, const Uuid& volume, Lba lba, ByteSpan block);
 

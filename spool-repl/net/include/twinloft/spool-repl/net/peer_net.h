@@ -42,6 +42,7 @@ struct NetPeer {
   bool direct_cable = false;          // clear text. The address is numeric
   bool needs_tls = false;             // clear text is refused, also at a loopback address
   stream::Packing packing = {};
+  stream::Rate rate = {};
 };
 
 struct NetOptions {
@@ -49,7 +50,8 @@ struct NetOptions {
   std::string listen;
   LinkSecurity security;
   std::vector<NetPeer> peers;
-  std::shared_ptr<stream::WorkPool> pool = {};       // null: nothing is compressed, nor accepted compressed
+  std::shared_ptr<stream::WorkPool> pool = {};  // null: nothing is compressed, nor accepted compressed
+  std::shared_ptr<stream::SharedBandwidth> bandwidth = {};  // of the process; null: no limit
   Duration timeout = std::chrono::seconds(6);        // without a message of the peer, until it counts as lost
   Duration handshake = std::chrono::seconds(3);      // for a caller's authentication; at most `timeout`
   std::size_t unsent_bytes_max = 128u << 20;         // for an authenticated peer that does not read
@@ -101,6 +103,7 @@ class PeerNet {
   void set_address(ReplicaId peer, const std::string& address);
   void set_security(LinkSecurity security);
   void set_packing(ReplicaId peer, const stream::Packing& packing);  // for later messages
+  void set_rate(ReplicaId peer, stream::Rate rate);                  // likewise
   // Why the peer is not connected: its last notice, why listening fails, or which name is being looked up.
   // Empty while it is connected, and before the first attempt.
   std::string trouble(ReplicaId peer) const;
@@ -130,6 +133,9 @@ class PeerNet {
     std::shared_ptr<Connection> connection;
     std::string host;
   };
+  void send_copy(Peer& peer, const RecordMessage& message);
+  void send_record(Peer& peer, const Epoch& epoch, std::uint32_t meta_bytes,
+                   std::span<const ByteSpan> pieces);
   void listen();
   void listen_on(const Result<std::vector<Address>>& found);
   Status try_listen(const Address& address);

@@ -4,7 +4,7 @@
 // compresses and decompresses them, and the order stays. Small frames, and those without a codec, go out at
 // once, unless others are before them.
 //
-// Memory: of the output at most `unsent_bytes` of content, of the input about as much.
+// Memory: packed_stream_bytes_max().
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@
 
 #include "twinloft/spool-repl/compress/setting.h"
 #include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/bandwidth.h"
 #include "twinloft/spool-repl/stream/stream.h"
 #include "twinloft/spool-repl/stream/work_pool.h"
 
@@ -25,6 +26,11 @@ struct Packing {
   LinkClass link = LinkClass::latency;
 };
 
+struct Shaping {
+  Rate rate;                                  // of this link
+  std::shared_ptr<SharedBandwidth> all = {};  // of all links of the process; null: no limit
+};
+
 // Since begin_frames().
 struct PackingStatus {
   compress::Codec codec = compress::Codec::none;  // of the last frame of this side that has a size for one
@@ -33,6 +39,9 @@ struct PackingStatus {
   std::uint64_t in_raw = 0, in_line = 0;
   std::optional<double> line_rate;  // bytes a second, of a time in which the line was full
 };
+
+// The most that the streams of a link hold, of a pool with so many threads.
+std::uint64_t packed_stream_bytes_max(unsigned threads);
 
 class PackedStream final : public Stream {
  public:
@@ -50,13 +59,21 @@ class PackedStream final : public Stream {
 
   // accepted: codecs that the other side may use, since this side has offered them. allowed: those that the
   // other side has offered. received: bytes behind the last one without a frame, which were read already.
-  // unsent: bytes before the first frame, which were not accepted yet.
-  void begin_frames(compress::CodecSet accepted, compress::CodecSet allowed, ByteSpan received,
-                    ByteSpan unsent = {});
+  // unsent: bytes before the first frame, which were not accepted yet. Errors: no descriptor is left.
+  Status begin_frames(compress::CodecSet accepted, compress::CodecSet allowed, ByteSpan received,
+                      ByteSpan unsent = {});
   bool has_frames() const { return writer_ != nullptr; }
   // For later output. At first nothing is compressed.
   void set_packing(const Packing& packing);
+  // For later output. A link of the class `latency` does not wait for the bandwidth of all links.
+  void set_shaping(const Shaping& shaping);
   PackingStatus packing_status() const;
+  // Bytes from the stream below, also of frames that have not arrived completely.
+  std::uint64_t line_bytes_received() const;
+  std::uint64_t line_bytes_sent() const;
+  bool is_decoding() const;  // a pool has content that has arrived
+  // Something is sent soon, also if a pool does not come to its frames: the next one goes as it is.
+  void hurry();
   const Stream& below() const { return *below_; }
 
   void start(unsigned interest, Events events) override;
@@ -76,6 +93,7 @@ class PackedStream final : public Stream {
   void tell(unsigned ready);
   void call_again();
   void watch_below();
+  void wait_for_bandwidth();
   Result<Got> checked(Result<Got> got);
 
   ports::Loop& loop_;
@@ -87,8 +105,9 @@ class PackedStream final : public Stream {
   unsigned wanted_ = 0;
   std::unique_ptr<FrameWriter> writer_;  // null: no frames yet
   std::unique_ptr<FrameReader> reader_;
-  std::optional<Error> broken_;  // the stream below has failed
+  std::optional<Error> broken_;  // the stream below has failed, or a frame is wrong
   bool full_ = false;            // the owner waits for room
+  ports::Loop::TimerId bandwidth_timer_ = 0;
   bool ending_ = false, again_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -3,9 +3,12 @@
 // Links have a class. Each class has threads of its own, so that a link of the class `latency` never waits
 // behind bulk. The threads of `bulk` run when the processors have nothing else to do (SCHED_IDLE, sched(7)).
 //
-// A link's thread and these threads share no lock: a thread that may not run for a while holds none that a
-// link waits for.
+// A link's thread and these threads share no lock, and the links' threads allocate the memory of the work. A
+// thread that may not run for a while holds nothing that a link waits for.
 #pragma once
+
+#include <pthread.h>
+#include <semaphore.h>
 
 #include <array>
 #include <atomic>
@@ -13,11 +16,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <semaphore>
-#include <thread>
 #include <vector>
 
 #include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
 #include "twinloft/spool-repl/compress/coder.h"
 
 namespace twinloft::repl::stream {
@@ -43,10 +45,11 @@ class Work {
 
 class DoneWork {
  public:
-  DoneWork();
+  static Result<std::shared_ptr<DoneWork>> make();  // errors: no descriptor is left
+  explicit DoneWork(Fd wakeup) : wakeup_(std::move(wakeup)) {}
   int descriptor() const { return wakeup_.get(); }
   std::vector<std::shared_ptr<Work>> take();  // on the link's thread
-  ~DoneWork() { (void)take(); }
+  ~DoneWork();
 
  private:
   friend class WorkPool;
@@ -54,6 +57,8 @@ class DoneWork {
   std::atomic<Work*> first_{nullptr};
   Fd wakeup_;
 };
+
+inline constexpr std::size_t pool_stack_bytes = 1 << 20;
 
 class WorkPool {
  public:
@@ -64,6 +69,11 @@ class WorkPool {
   WorkPool& operator=(const WorkPool&) = delete;
 
   unsigned threads() const { return threads_; }
+  // For tests: its threads do nothing meanwhile, as on a busy machine.
+  void hold(bool on) {
+    held_ = on;
+    held_.notify_all();
+  }
   // From any thread.
   void submit(LinkClass link, std::shared_ptr<Work> work, std::shared_ptr<DoneWork> to);
 
@@ -71,18 +81,19 @@ class WorkPool {
   class Queue;
   struct Threads {
     std::unique_ptr<Queue> queue;
-    std::counting_semaphore<> waiting{0};
+    sem_t waiting;
     std::once_flag started;
-    std::vector<std::jthread> threads;
+    std::vector<pthread_t> threads;
   };
+  void start(Threads& of, LinkClass link);
   void run(Threads& of, LinkClass link);
 
   unsigned threads_;
-  std::atomic<bool> ends_{false};
+  std::atomic<bool> ends_{false}, held_{false};
   std::array<Threads, 2> classes_;
 };
 
-// The number of processors that this process may use.
-unsigned usable_processors();
+// As many as the processors that this process may use, but not more than 8.
+unsigned usual_pool_threads();
 
 }  // namespace twinloft::repl::stream
