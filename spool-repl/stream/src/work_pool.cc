@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/lockfree/queue.hpp>
 #include <cerrno>
 #include <utility>
 
@@ -14,7 +13,23 @@
 
 namespace twinloft::repl::stream {
 
-// ---- done work
+// ---- lists
+
+void WorkList::add(Work& work) {
+  work.next_ = newest_.load(std::memory_order_relaxed);
+  while (!newest_.compare_exchange_weak(work.next_, &work, std::memory_order_acq_rel)) {
+  }
+}
+
+Work* WorkList::take_all() {
+  Work* oldest = nullptr;
+  for (Work* w = newest_.exchange(nullptr, std::memory_order_acq_rel); w;) {
+    Work* next = std::exchange(w->next_, oldest);
+    oldest = w;
+    w = next;
+  }
+  return oldest;
+}
 
 Result<std::shared_ptr<DoneWork>> DoneWork::make() {
   Fd wakeup(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
@@ -23,17 +38,15 @@ Result<std::shared_ptr<DoneWork>> DoneWork::make() {
 }
 
 DoneWork::~DoneWork() {
-  for (Work* w = first_.exchange(nullptr, std::memory_order_acq_rel); w;) {
-    Work* next = w->next_;
+  for (Work* w = list_.take_all(); w;) {
+    Work* next = WorkList::next_of(*w);
     w->self_.reset();
     w = next;
   }
 }
 
 void DoneWork::add(Work& work) {
-  work.next_ = first_.load(std::memory_order_relaxed);
-  while (!first_.compare_exchange_weak(work.next_, &work, std::memory_order_acq_rel)) {
-  }
+  list_.add(work);
   std::uint64_t one = 1;
   (void)!::write(wakeup_.get(), &one, sizeof one);
 }
@@ -42,8 +55,8 @@ std::vector<std::shared_ptr<Work>> DoneWork::take() {
   std::uint64_t count;
   (void)!::read(wakeup_.get(), &count, sizeof count);
   std::vector<std::shared_ptr<Work>> all;
-  for (Work* w = first_.exchange(nullptr, std::memory_order_acq_rel); w;) {
-    Work* next = w->next_;
+  for (Work* w = list_.take_all(); w;) {
+    Work* next = WorkList::next_of(*w);
     all.push_back(std::move(w->self_));
     w = next;
   }
@@ -52,88 +65,95 @@ std::vector<std::shared_ptr<Work>> DoneWork::take() {
 
 // ---- the pool
 
-class WorkPool::Queue : public boost::lockfree::queue<Work*> {
- public:
-  Queue() : queue(128) {}
-};
-
-WorkPool::WorkPool(unsigned threads) : threads_(std::max(threads, 1u)) {
-  for (Threads& c : classes_) {
-    c.queue = std::make_unique<Queue>();
-    TL_CHECK(::sem_init(&c.waiting, 0, 0) == 0);
-  }
-}
+WorkPool::WorkPool(unsigned threads) : threads_(std::max(threads, 1u)) {}
 
 WorkPool::~WorkPool() {
   ends_ = true;
   hold(false);
-  for (Threads& c : classes_) {
-    for (std::size_t i = 0; i < c.threads.size(); ++i) ::sem_post(&c.waiting);
-    for (pthread_t thread : c.threads) ::pthread_join(thread, nullptr);
-    Work* left = nullptr;
-    while (c.queue->pop(left)) {
-      std::shared_ptr<Work> dropped = std::move(left->self_);
-      dropped->done_to_.reset();
+  for (Class& c : classes_) {
+    for (auto& t : c.threads) {
+      ::sem_post(&t->waiting);
+      ::pthread_join(t->id, nullptr);
+      ::sem_destroy(&t->waiting);
+      drop(t->list.take_all());
     }
-    ::sem_destroy(&c.waiting);
+  }
+}
+
+void WorkPool::drop(Work* first) {
+  for (Work* w = first; w;) {
+    Work* next = WorkList::next_of(*w);
+    std::shared_ptr<Work> dropped = std::move(w->self_);
+    dropped->done_to_.reset();
+    w = next;
   }
 }
 
 void WorkPool::submit(LinkClass link, std::shared_ptr<Work> work, std::shared_ptr<DoneWork> to) {
-  Threads& c = classes_[static_cast<std::size_t>(link)];
+  Class& c = classes_[static_cast<std::size_t>(link)];
   std::call_once(c.started, [&] {
     for (unsigned i = 0; i < threads_; ++i) start(c, link);
   });
-  Work* raw = work.get();
-  raw->done_to_ = std::move(to);
-  raw->self_ = std::move(work);
-  TL_CHECK_MSG(c.queue->push(raw), "no memory");
-  ::sem_post(&c.waiting);
+  auto pending = [](const auto& a, const auto& b) { return a->pending < b->pending; };
+  Thread& least = **std::min_element(c.threads.begin(), c.threads.end(), pending);
+  ++least.pending;
+  Work& added = *work;
+  added.done_to_ = std::move(to);
+  added.self_ = std::move(work);
+  least.list.add(added);
+  ::sem_post(&least.waiting);
 }
 
 // With a small stack: it is locked in memory.
-void WorkPool::start(Threads& of, LinkClass link) {
+void WorkPool::start(Class& of, LinkClass link) {
   struct Begin {
     WorkPool& pool;
-    Threads& of;
+    Thread& thread;
     LinkClass link;
   };
-  auto begin = std::make_unique<Begin>(*this, of, link);
+  auto thread = std::make_unique<Thread>();
+  auto begin = std::make_unique<Begin>(*this, *thread, link);
   auto body = [](void* data) -> void* {
     std::unique_ptr<Begin> b(static_cast<Begin*>(data));
-    b->pool.run(b->of, b->link);
+    b->pool.run(b->thread, b->link);
     return nullptr;
   };
   pthread_attr_t attributes;
-  pthread_t thread;
-  TL_CHECK(::pthread_attr_init(&attributes) == 0 &&
+  TL_CHECK(::sem_init(&thread->waiting, 0, 0) == 0 && ::pthread_attr_init(&attributes) == 0 &&
            ::pthread_attr_setstacksize(&attributes, pool_stack_bytes) == 0);
-  int error = ::pthread_create(&thread, &attributes, body, begin.get());
+  int error = ::pthread_create(&thread->id, &attributes, body, begin.get());
   ::pthread_attr_destroy(&attributes);
   // One is enough.
   TL_CHECK_MSG(error == 0 || !of.threads.empty(), "no thread can be started for compression");
   if (error != 0) return;
   (void)begin.release();
-  of.threads.push_back(thread);
+  of.threads.push_back(std::move(thread));
 }
 
-void WorkPool::run(Threads& of, LinkClass link) {
+void WorkPool::run(Thread& self, LinkClass link) {
   ::pthread_setname_np(::pthread_self(), link == LinkClass::bulk ? "pack-bulk" : "pack");
   if (link == LinkClass::bulk) {
     sched_param none{};
     (void)::sched_setscheduler(0, SCHED_IDLE, &none);  // always allowed
   }
   compress::Coder coder;
-  for (;;) {
-    while (::sem_wait(&of.waiting) != 0) {
+  while (!ends_) {
+    while (::sem_wait(&self.waiting) != 0) {
     }
     held_.wait(true);
-    if (ends_) return;
-    Work* work = nullptr;
-    if (!of.queue->pop(work)) continue;
-    work->run(coder);
-    std::shared_ptr<DoneWork> to = std::move(work->done_to_);
-    to->add(*work);
+    work_off(self, coder);
+  }
+}
+
+void WorkPool::work_off(Thread& self, compress::Coder& coder) {
+  for (Work* w = self.list.take_all(); w;) {
+    if (ends_) return drop(w);
+    Work* next = WorkList::next_of(*w);
+    w->run(coder);
+    --self.pending;
+    std::shared_ptr<DoneWork> to = std::move(w->done_to_);
+    to->add(*w);
+    w = next;
   }
 }
 

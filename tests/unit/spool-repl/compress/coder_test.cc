@@ -1,4 +1,4 @@
-// Every codec: what is packed is unpacked to the same, and nothing else is taken for it.
+// Every codec gives back what was packed, and refuses everything else.
 #include "twinloft/spool-repl/compress/coder.h"
 
 #include <gtest/gtest.h>

@@ -37,10 +37,23 @@ class Work {
 
  private:
   friend class DoneWork;
+  friend class WorkList;
   friend class WorkPool;
   std::shared_ptr<Work> self_;         // while a pool has it
   std::shared_ptr<DoneWork> done_to_;  // the same
   Work* next_ = nullptr;
+};
+
+// Work on its way to one thread: any thread adds, one takes everything. Without a lock.
+class WorkList {
+ public:
+  void add(Work& work);
+  // What was added, oldest first, linked by next_of().
+  Work* take_all();
+  static Work* next_of(const Work& work) { return work.next_; }
+
+ private:
+  std::atomic<Work*> newest_{nullptr};
 };
 
 class DoneWork {
@@ -54,7 +67,7 @@ class DoneWork {
  private:
   friend class WorkPool;
   void add(Work& work);
-  std::atomic<Work*> first_{nullptr};
+  WorkList list_;
   Fd wakeup_;
 };
 
@@ -78,19 +91,25 @@ class WorkPool {
   void submit(LinkClass link, std::shared_ptr<Work> work, std::shared_ptr<DoneWork> to);
 
  private:
-  class Queue;
-  struct Threads {
-    std::unique_ptr<Queue> queue;
+  // Each thread has a list of its own. Work goes to the thread with the least.
+  struct Thread {
+    WorkList list;
+    std::atomic<unsigned> pending{0};
     sem_t waiting;
-    std::once_flag started;
-    std::vector<pthread_t> threads;
+    pthread_t id;
   };
-  void start(Threads& of, LinkClass link);
-  void run(Threads& of, LinkClass link);
+  struct Class {
+    std::once_flag started;
+    std::vector<std::unique_ptr<Thread>> threads;
+  };
+  void start(Class& of, LinkClass link);
+  void run(Thread& self, LinkClass link);
+  void work_off(Thread& self, compress::Coder& coder);
+  static void drop(Work* first);
 
   unsigned threads_;
   std::atomic<bool> ends_{false}, held_{false};
-  std::array<Threads, 2> classes_;
+  std::array<Class, 2> classes_;
 };
 
 // As many as the processors that this process may use, but not more than 8.
