@@ -10,7 +10,7 @@ using compress::Codec;
 using compress::header_bytes;
 
 namespace {
-constexpr std::size_t in_bytes = 64 << 10;
+constexpr std::size_t guess_bytes = 64 << 10, in_bytes = guess_bytes + (64 << 10);
 }
 
 void InFrame::run(compress::Coder& coder) {
@@ -118,6 +118,32 @@ Status FrameReader::give(Place into, std::size_t& given) {
   return {};
 }
 
+// The next frame is probably passed on as it comes: its header goes to in_, and the bytes behind it into the
+// owner's memory. What does not belong there is moved to in_, where a hole is left for it.
+Status FrameReader::fill_by_guess(const iovec& into, std::size_t& given) {
+  std::size_t guess = std::min(into.iov_len, guess_bytes);
+  auto* content = static_cast<std::byte*>(into.iov_base);
+  std::size_t tail_at = header_bytes + guess;
+  iovec places[] = {
+      {in_.data(), header_bytes}, {content, guess}, {in_.data() + tail_at, in_.size() - tail_at}};
+  TL_TRY_ASSIGN(Stream::Got got, below_.read(places));
+  below_ready_ = got.bytes == in_.size();
+  ended_ = got.ended;
+  line_bytes_ += got.bytes;
+  in_end_ = got.bytes;
+  if (got.bytes <= header_bytes) return {};
+  std::size_t arrived = std::min(got.bytes - header_bytes, guess), here = 0;
+  auto header = decode_frame_header(ByteSpan(in_).first(header_bytes), accepted_);
+  if (header && header->codec == Codec::none) {
+    here = std::min<std::size_t>(arrived, header->raw_bytes);
+    plain_left_ = header->raw_bytes - here;
+    in_begin_ = header_bytes + here;
+    given += here;
+  }
+  std::memcpy(in_.data() + header_bytes + here, content + here, arrived - here);
+  return {};
+}
+
 // One read of the stream below. What belongs to one place goes there without a copy.
 Status FrameReader::fill(Place into, std::size_t& given) {
   if (in_begin_ > 0) {
@@ -125,6 +151,8 @@ Status FrameReader::fill(Place into, std::size_t& given) {
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
+  if (in_end_ == 0 && plain_left_ == 0 && !filling_ && frames_.empty() && !into.empty())
+    return fill_by_guess(into.front(), given);
   std::vector<iovec> places;
   std::size_t direct = 0;
   auto add = [&](std::byte* at, std::size_t bytes) {

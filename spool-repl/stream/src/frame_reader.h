@@ -53,6 +53,7 @@ class FrameReader {
   Status give(Place into, std::size_t& given);
   Status give_to(const iovec& into, std::size_t& given);
   Status fill(Place into, std::size_t& given);
+  Status fill_by_guess(const iovec& into, std::size_t& given);
   bool parse_step();
   void close_frame();
   std::size_t waiting() const { return in_end_ - in_begin_; }
