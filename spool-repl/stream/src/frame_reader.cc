@@ -10,7 +10,7 @@ using compress::Codec;
 using compress::header_bytes;
 
 namespace {
-constexpr std::size_t guess_bytes = 64 << 10, in_bytes = guess_bytes + (64 << 10);
+constexpr std::size_t guess_bytes = 256 << 10, in_bytes = guess_bytes + header_bytes;
 }
 
 void InFrame::run(compress::Coder& coder) {
@@ -118,29 +118,39 @@ Status FrameReader::give(Place into, std::size_t& given) {
   return {};
 }
 
-// The next frame is probably passed on as it comes: its header goes to in_, and the bytes behind it into the
-// owner's memory. What does not belong there is moved to in_, where a hole is left for it.
+// The next frames are probably passed on as they come: the first header goes to in_, and all bytes behind it
+// into the owner's memory. There, content is moved over the headers between. What begins another frame goes
+// to in_.
 Status FrameReader::fill_by_guess(const iovec& into, std::size_t& given) {
-  std::size_t guess = std::min(into.iov_len, guess_bytes);
-  auto* content = static_cast<std::byte*>(into.iov_base);
-  std::size_t tail_at = header_bytes + guess;
-  iovec places[] = {
-      {in_.data(), header_bytes}, {content, guess}, {in_.data() + tail_at, in_.size() - tail_at}};
+  auto* at = static_cast<std::byte*>(into.iov_base);
+  iovec places[] = {{in_.data(), header_bytes}, {at, std::min(into.iov_len, guess_bytes)}};
   TL_TRY_ASSIGN(Stream::Got got, below_.read(places));
-  below_ready_ = got.bytes == in_.size();
+  below_ready_ = got.bytes == header_bytes + places[1].iov_len;
   ended_ = got.ended;
   line_bytes_ += got.bytes;
-  in_end_ = got.bytes;
+  in_end_ = std::min(got.bytes, header_bytes);
   if (got.bytes <= header_bytes) return {};
-  std::size_t arrived = std::min(got.bytes - header_bytes, guess), here = 0;
-  auto header = decode_frame_header(ByteSpan(in_).first(header_bytes), accepted_);
-  if (header && header->codec == Codec::none) {
-    here = std::min<std::size_t>(arrived, header->raw_bytes);
+  std::size_t end = got.bytes - header_bytes, next = 0, out = 0;
+  for (const std::byte* header_at = in_.data();;) {
+    auto header = decode_frame_header({header_at, header_bytes}, accepted_);
+    if (!header || header->codec != Codec::none) {
+      std::memmove(in_.data(), header_at, header_bytes);
+      break;
+    }
+    in_end_ = 0;
+    std::size_t here = std::min<std::size_t>(end - next, header->raw_bytes);
+    if (out < next) std::memmove(at + out, at + next, here);
+    out += here;
+    next += here;
     plain_left_ = header->raw_bytes - here;
-    in_begin_ = header_bytes + here;
-    given += here;
+    if (end - next < header_bytes) break;
+    header_at = at + next;
+    next += header_bytes;
+    in_end_ = header_bytes;
   }
-  std::memcpy(in_.data() + header_bytes + here, content + here, arrived - here);
+  std::memcpy(in_.data() + in_end_, at + next, end - next);
+  in_end_ += end - next;
+  given += out;
   return {};
 }
 
