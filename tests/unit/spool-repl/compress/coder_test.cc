@@ -5,19 +5,13 @@
 
 #include <random>
 
+#include "../support/some_text.h"
+
 namespace twinloft::repl::compress {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Text with repetitions, as mail has.
-Bytes text(std::size_t bytes, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  Bytes out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i)
-    out[i] = i > 64 && random() % 4 != 0 ? out[i - 64] : std::byte('a' + random() % 26);
-  return out;
-}
 Bytes noise(std::size_t bytes) {
   std::mt19937 random(7);
   Bytes out(bytes);
@@ -45,7 +39,7 @@ struct CoderTest : testing::TestWithParam<Codec> {
 
 TEST_P(CoderTest, ReturnsWhatWasPacked) {
   for (std::size_t bytes : {std::size_t{129}, std::size_t{4096}, std::size_t{70'001}, raw_bytes_max}) {
-    Bytes raw = text(bytes, static_cast<unsigned>(bytes)), back;
+    Bytes raw = some_text(bytes, static_cast<unsigned>(bytes)), back;
     Bytes out = packed(raw);
     ASSERT_GT(out.size(), 0u) << bytes;
     ASSERT_TRUE(unpack(out, bytes, &back)) << bytes;
@@ -61,11 +55,11 @@ TEST_P(CoderTest, ZerosNearlyVanish) {
 TEST_P(CoderTest, WhatDoesNotBecomeSmallerIsNotPacked) {
   EXPECT_EQ(packed(noise(10'000)).size(), 0u);
   EXPECT_EQ(packed(Bytes(1)).size(), 0u);
-  EXPECT_GT(packed(text(10'000)).size(), 0u);  // the coder is of use after it
+  EXPECT_GT(packed(some_text(10'000)).size(), 0u);  // the coder is of use after it
 }
 
 TEST_P(CoderTest, AnotherSizeThanTheHeaderSaysIsDamage) {
-  Bytes raw = text(5000), out = packed(raw);
+  Bytes raw = some_text(5000), out = packed(raw);
   EXPECT_EQ(unpack(out, 4999).error().code, Errc::corrupt);
   EXPECT_EQ(unpack(out, 5001).error().code, Errc::corrupt);
   EXPECT_EQ(unpack(out, 1).error().message, std::string("a damaged frame of codec ") + name_of(GetParam()));
@@ -73,7 +67,7 @@ TEST_P(CoderTest, AnotherSizeThanTheHeaderSaysIsDamage) {
 }
 
 TEST_P(CoderTest, ATruncatedOrLongerFrameIsDamage) {
-  Bytes raw = text(5000), out = packed(raw);
+  Bytes raw = some_text(5000), out = packed(raw);
   EXPECT_FALSE(unpack(ByteSpan(out).first(out.size() - 1), 5000));
   EXPECT_FALSE(unpack(ByteSpan(out).first(out.size() / 2), 5000));
   EXPECT_FALSE(unpack({}, 5000));
@@ -82,7 +76,7 @@ TEST_P(CoderTest, ATruncatedOrLongerFrameIsDamage) {
 }
 
 TEST_P(CoderTest, EachLevelGivesTheSameBack) {
-  Bytes raw = text(20'000), back;
+  Bytes raw = some_text(20'000), back;
   for (int level = 1; level <= 9 && default_level(GetParam()) != 0; level += 2) {
     Bytes out = packed(raw, level);
     ASSERT_GT(out.size(), 0u);

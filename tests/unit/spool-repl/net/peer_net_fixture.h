@@ -104,6 +104,14 @@ struct PeerNetTest : testing::Test {
     run_until([&] { return a.up() && b.up(); });
   }
 
+  void expect_arrives(const RecordMessage& m) {
+    ByteSpan pieces[] = {m.meta, m.payload};
+    a.net->send_record(2, m.epoch, static_cast<std::uint32_t>(m.meta.size()), pieces);
+    a.net->flush();
+    run_until([&] { return !b.got.empty(); });
+    EXPECT_TRUE(b.got[0] == PeerMessage(m));
+  }
+
   // A connection of the test to b's port.
   Fd call(int host = 1) {
     Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -91,12 +91,7 @@ TEST_F(PeerNetTest, BlocksOfZerosAndRepetitionsAreNotSent) {
       {1, volume}, std::vector<std::byte>(300), std::vector<std::byte>(200 * std::size_t{block_size})};
   for (std::size_t at = 0; at < 100 * std::size_t{block_size}; ++at)
     m.payload[at] = std::byte(at % block_size % 251);
-  ByteSpan meta = m.meta, payload = m.payload;
-  ByteSpan pieces[] = {meta, payload};
-  a.net->send_record(2, m.epoch, 300, pieces);
-  a.net->flush();
-  run_until([&] { return !b.got.empty(); });
-  EXPECT_TRUE(b.got[0] == PeerMessage(m));
+  expect_arrives(m);
   EXPECT_LT(a.net->packing_status(2)->out_line - before, block_size + 600u);
 }
 
@@ -109,12 +104,7 @@ TEST_F(PeerNetTest, AReleaseWithoutShortRecordsGetsWholeRecords) {
   EXPECT_FALSE(a.net->packing_status(2));
   RecordMessage m{
       {1, volume}, std::vector<std::byte>(300), std::vector<std::byte>(3 * std::size_t{block_size})};
-  ByteSpan meta = m.meta, payload = m.payload;
-  ByteSpan pieces[] = {meta, payload};
-  a.net->send_record(2, m.epoch, 300, pieces);
-  a.net->flush();
-  run_until([&] { return !b.got.empty(); });
-  EXPECT_TRUE(b.got[0] == PeerMessage(m));
+  expect_arrives(m);
 }
 
 TEST_F(PeerNetTest, ComesBackByItselfAfterALoss) {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "../support/memory_stream.h"
+#include "../support/some_text.h"
 #include "frame_writer.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
@@ -17,15 +18,6 @@ using compress::Codec;
 using compress::CodecSet;
 using compress::Method;
 using Bytes = std::vector<std::byte>;
-
-// Text with repetitions, as mail has.
-Bytes some_text(std::size_t bytes, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  Bytes out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i)
-    out[i] = i > 64 && random() % 4 != 0 ? out[i - 64] : std::byte('a' + random() % 26);
-  return out;
-}
 
 struct PackedStreamTest : testing::Test {
   struct End {
@@ -42,6 +34,13 @@ struct PackedStreamTest : testing::Test {
   std::shared_ptr<MemoryPipe> there = std::make_shared<MemoryPipe>(), back = std::make_shared<MemoryPipe>();
   End a, b;
 
+  // Another pair of streams.
+  void renew() {
+    a = {};
+    b = {};
+    there = std::make_shared<MemoryPipe>();
+    back = std::make_shared<MemoryPipe>();
+  }
   void make(MemoryStream::Limits portions = {}, PackedStream::Limits limits = {}) {
     make_end(a, back, there, portions, limits);
     make_end(b, there, back, portions, limits);
@@ -142,10 +141,7 @@ TEST_F(PackedStreamTest, WithoutACodecEachFrameCostsItsHeader) {
 TEST_F(PackedStreamTest, EveryCodecInBothDirectionsAndAnySplit) {
   for (Codec codec : compress::all_codecs) {
     for (std::size_t portion : {std::size_t{SIZE_MAX}, std::size_t{70'000}, std::size_t{999}}) {
-      there = std::make_shared<MemoryPipe>();
-      back = std::make_shared<MemoryPipe>();
-      a = {};
-      b = {};
+      renew();
       make({portion, portion, portion == SIZE_MAX ? portion : 2 * portion});
       frames();
       a.stream->set_packing({Method{codec, 0}, LinkClass::bulk});
@@ -252,10 +248,7 @@ TEST_F(PackedStreamTest, WhatAPoolHasIsSentAtTheEndAsItIs) {
 
 TEST_F(PackedStreamTest, AStreamMayEndWhileAPoolWorksForIt) {
   for (int i = 0; i < 20; ++i) {
-    there = std::make_shared<MemoryPipe>();
-    back = std::make_shared<MemoryPipe>();
-    a = {};
-    b = {};
+    renew();
     make();
     frames();
     a.stream->set_packing({Method{Codec::xz, 0}, LinkClass::bulk});
@@ -295,10 +288,7 @@ TEST_F(PackedStreamTest, ACodecThatTheOtherSideLacksIsNotUsed) {
 
 TEST_F(PackedStreamTest, ADamagedFrameIsAnError) {
   for (Codec codec : {Codec::lz4, Codec::zstd, Codec::zlib, Codec::xz}) {
-    there = std::make_shared<MemoryPipe>();
-    back = std::make_shared<MemoryPipe>();
-    a = {};
-    b = {};
+    renew();
     make();
     frames();
     compress::FrameHeader header{codec, 5000, 100};
@@ -337,10 +327,7 @@ TEST_F(PackedStreamTest, AnErrorOfTheStreamBelowIsReported) {
 // What the stream below has announced once is read, also if the owner gets decoded frames meanwhile.
 TEST_F(PackedStreamTest, AStreamBelowThatAnnouncesOnceIsReadToItsEnd) {
   for (unsigned round = 0; round < 20; ++round) {
-    there = std::make_shared<MemoryPipe>();
-    back = std::make_shared<MemoryPipe>();
-    a = {};
-    b = {};
+    renew();
     make();
     b.below->announces_once = true;
     frames();
