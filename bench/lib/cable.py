@@ -1,35 +1,40 @@
 #!/usr/bin/python3
-"""A longer cable: a TCP proxy that adds a time to each round trip, half of it in each direction.
+"""A longer cable: a TCP proxy that adds a time to each round trip, half of it in each direction, and may have a rate.
 
-    cable.py LISTEN_HOST:PORT TO_HOST:PORT MILLISECONDS
+    cable.py LISTEN_HOST:PORT TO_HOST:PORT MILLISECONDS [BYTES_PER_SECOND]
 
-The order is kept, no data is lost, and the bandwidth is that of the machine. Delayed data is in memory: at most
-64 MiB in a direction, then the proxy stops reading. The proxy has a single thread: with 0 ms, it adds two copies
+The order is kept, and no data is lost. The rate is that of each direction of each connection; without it, the
+bandwidth is that of the machine. Delayed data is in memory: at most 64 MiB in a direction, or what the cable carries in
+its delay and 50 ms. Then the proxy stops reading. The proxy has a single thread: with 0 ms, it adds two copies
 and two wake-ups to a round trip. The end of a stream is delayed like data. A broken connection ends the other
 connection at once.
 """
 import collections, select, socket, sys, time
 
 PIECE = 1 << 20
+PIECE_PACED = 16 << 10  # of a cable with a rate
 HELD_MAX = 64 << 20
 
 
 class Lane:
     """One direction of a connection."""
 
-    def __init__(self, source, sink, delay):
-        self.source, self.sink, self.delay = source, sink, delay
+    def __init__(self, source, sink, delay, rate=None):
+        self.source, self.sink, self.delay, self.rate = source, sink, delay, rate
+        self.held_max = int(rate * (delay + 0.05)) + PIECE_PACED if rate else HELD_MAX
+        self.free_at = 0  # when the cable has taken all bytes before
         self.held = collections.deque()  # (due, bytes). None in place of bytes: the end of the stream
         self.held_bytes = 0
         self.read_to_end = self.done = self.stuck = False
 
     def wants_to_read(self):
-        return not self.read_to_end and self.held_bytes < HELD_MAX
+        return not self.read_to_end and self.held_bytes < self.held_max
 
     def take(self):
-        data = self.source.recv(PIECE)
+        data = self.source.recv(PIECE_PACED if self.rate else PIECE)
         self.read_to_end = not data
-        self.held.append((time.monotonic() + self.delay, memoryview(data) if data else None))
+        self.free_at = max(self.free_at, time.monotonic()) + (len(data) / self.rate if self.rate else 0)
+        self.held.append((self.free_at + self.delay, memoryview(data) if data else None))
         self.held_bytes += len(data)
 
     def give(self, now):
@@ -58,8 +63,8 @@ class Lane:
 
 
 class Cable:
-    def __init__(self, listen, to, milliseconds):
-        self.to, self.delay = to, milliseconds / 2000
+    def __init__(self, listen, to, milliseconds, rate=None):
+        self.to, self.delay, self.rate = to, milliseconds / 2000, rate
         self.listener = socket.create_server(listen)
         self.lanes = []
 
@@ -73,7 +78,7 @@ class Cable:
         for s in (near, far):
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             s.setblocking(False)
-        self.lanes += [Lane(near, far, self.delay), Lane(far, near, self.delay)]
+        self.lanes += [Lane(near, far, self.delay, self.rate), Lane(far, near, self.delay, self.rate)]
 
     def drop(self, lane):
         """Closes both directions of the lane's connection."""
@@ -115,9 +120,10 @@ def address(text):
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__.strip())
-    cable = Cable(address(sys.argv[1]), address(sys.argv[2]), float(sys.argv[3]))
+    rate = float(sys.argv[4]) if len(sys.argv) == 5 else None
+    cable = Cable(address(sys.argv[1]), address(sys.argv[2]), float(sys.argv[3]), rate)
     while True:
         cable.turn()
 
