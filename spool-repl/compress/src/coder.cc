@@ -83,6 +83,7 @@ class Inflate {
 // For liblzma, which allocates some MiB for each frame: the blocks stay here for the next one.
 class KeptMemory {
  public:
+  KeptMemory() { blocks_.reserve(blocks_max); }
   const lzma_allocator* allocator() { return &allocator_; }
 
  private:
@@ -100,6 +101,7 @@ class KeptMemory {
     if (!fresh) return nullptr;
     // Those that no frame has used any more.
     if (blocks.size() >= blocks_max) std::erase_if(blocks, [](const Block& b) { return !b.used; });
+    if (blocks.size() >= blocks_max) return nullptr;  // no exception passes through liblzma
     blocks.push_back({std::move(fresh), size, true});
     return blocks.back().bytes.get();
   }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -191,6 +192,7 @@ class Node {
   }
 
   void set_bandwidth(const stream::BandwidthPlan& plan) {
+    ::tzset();  // the time zone may be another by now
     process_.bandwidth->set_plan(plan);
     process_.bandwidth->look_at_clock(stream::minute_of_day(clock_.wall()), clock_.now());
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
@@ -120,8 +121,9 @@ void Connection::on_timer() {
 // its work.
 void Connection::keep_alive() {
   std::uint64_t sent = stream_->line_bytes_sent();
-  if (phase_ == Phase::ready && sent == line_sent_) stream_->hurry();
-  line_sent_ = sent;
+  Instant now = loop_.now();
+  if (sent != std::exchange(line_sent_, sent)) line_sent_at_ = now;
+  if (phase_ == Phase::ready && now - line_sent_at_ >= limits_.timeout / 5) stream_->hurry();
 }
 
 // ---- sending

@@ -95,6 +95,7 @@ class Connection {
   bool stuck_ = false;
   ports::Loop::TimerId timer_ = 0;
   std::uint64_t line_sent_ = 0;        // bytes, at the last timer
+  Instant line_sent_at_;               // the timer before which the last of them were sent
   Instant last_received_, last_sent_;  // in the trial, `last_received_` is its begin
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0, in_end_ = 0;

@@ -13,7 +13,9 @@ namespace twinloft::repl::stream {
 namespace {
 
 constexpr double gathers_seconds = 0.05;
-constexpr double useful_bytes = 16 << 10;  // a call for fewer costs more than it sends
+constexpr double useful_bytes = 16 << 10;     // a call for fewer costs more than it sends
+constexpr double useful_bytes_min = 1 << 10;  // of a slow link, which must not be silent for long
+constexpr double debt_seconds = 1;
 constexpr unsigned minutes_of_day = 24 * 60;
 
 double seconds(Duration d) {
@@ -83,6 +85,10 @@ double TokenBucket::capacity() const {
   return std::max(static_cast<double>(*rate_) * gathers_seconds, useful_bytes);
 }
 
+double TokenBucket::debt_max() const {
+  return static_cast<double>(*rate_) * debt_seconds;
+}
+
 void TokenBucket::fill(Instant now) {
   tokens_ = std::min(tokens_ + static_cast<double>(*rate_) * seconds(now - filled_), capacity());
   filled_ = now;
@@ -94,6 +100,7 @@ void TokenBucket::set_rate(Rate rate, Instant now) {
   if (!rate_) tokens_ = 0;
   rate_ = rate;
   filled_ = now;
+  if (rate_) tokens_ = std::clamp(tokens_, -debt_max(), capacity());
 }
 
 std::uint64_t TokenBucket::available(Instant now) {
@@ -105,13 +112,14 @@ std::uint64_t TokenBucket::available(Instant now) {
 void TokenBucket::take(std::uint64_t bytes, Instant now) {
   if (!rate_) return;
   fill(now);
-  tokens_ -= static_cast<double>(bytes);
+  tokens_ = std::max(tokens_ - static_cast<double>(bytes), -debt_max());
 }
 
 Duration TokenBucket::wait(Instant now) {
   if (!rate_) return Duration(0);
   fill(now);
-  double missing = std::min(useful_bytes, capacity()) - tokens_;
+  double useful = std::clamp(static_cast<double>(*rate_) * gathers_seconds, useful_bytes_min, useful_bytes);
+  double missing = useful - tokens_;
   if (missing <= 0) return Duration(0);
   return std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(missing / static_cast<double>(*rate_)));

@@ -50,6 +50,7 @@ std::uint64_t unsent_bytes_max(std::uint64_t unsent_bytes, unsigned threads) {
 }
 
 void OutFrame::run(compress::Coder& coder) {
+  if (is_late) return;
   OsClock clock;
   Instant begin = clock.now();
   try {
@@ -186,8 +187,14 @@ bool FrameWriter::may_close() const {
          (!pool_ || in_pool_ < 2 * std::size_t{pool_->threads()});
 }
 
+std::size_t FrameWriter::in_pool_max() const {
+  return pool_ ? unsent_max_ / raw_bytes_max + 2 * std::size_t{pool_->threads()} : 0;
+}
+
 void FrameWriter::close_frame() {
   auto frame = std::make_shared<OutFrame>();
+  // The pool may still have frames that were sent meanwhile.
+  if (in_pool_ >= in_pool_max()) next_ = Method{};
   frame->method = choose(open_.size());
   if (open_.size() >= worth_packing) next_.reset();
   frame->raw = std::move(open_);
@@ -205,6 +212,7 @@ void FrameWriter::close_frame() {
 void FrameWriter::take(OutFrame& frame) {
   frame.done = true;
   --in_pool_;
+  if (frame.time == Duration(0)) return;
   chooser_.note_frame(frame.method.codec, frame.raw.size(),
                       frame.packed_bytes == 0 ? frame.raw.size() : frame.packed_bytes, frame.time);
 }
@@ -217,6 +225,7 @@ Status FrameWriter::hurry() {
   }
   if (out_.empty()) return {};
   out_.front()->hurried = !out_.front()->done;
+  out_.front()->is_late = true;
   return send_front();
 }
 

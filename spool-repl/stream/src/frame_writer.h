@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@ struct OutFrame final : Work {
   Duration time{0};              // that a thread took
   // Of the link's thread. hurried: the content goes as it is, whatever a thread does.
   bool done = false, hurried = false;
+  std::atomic<bool> is_late{false};  // a thread need not begin
   bool is_packed() const { return done && !hurried && packed_bytes > 0; }
 
   void run(compress::Coder& coder) override;
@@ -82,6 +84,7 @@ class FrameWriter {
   void collect(const iovec& from, std::size_t& accepted);
   void close_frame();
   bool may_close() const;
+  std::size_t in_pool_max() const;
   Status send_rest();
   Status send_front();
   std::uint64_t allowed(Instant now);

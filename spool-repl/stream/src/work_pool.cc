@@ -80,6 +80,13 @@ WorkPool::~WorkPool() {
   }
 }
 
+unsigned WorkPool::waiting() const {
+  unsigned all = 0;
+  for (const Class& c : classes_)
+    for (const auto& t : c.threads) all += t->pending;
+  return all;
+}
+
 void WorkPool::drop(Work* first) {
   for (Work* w = first; w;) {
     Work* next = WorkList::next_of(*w);

@@ -201,7 +201,7 @@ TEST_F(ConfigTest, Bandwidth) {
   constexpr int line = minimal_lines + 9;
   std::string far = minimal + far_peer;
   EXPECT_TRUE(refused(far + "bandwidth = \"1KiB\"\n", line, "volume.mail.peer.bandwidth",
-                      "at least 16 KiB a second"));
+                      "at least 128 KiB a second"));
   EXPECT_TRUE(refused(far + "bandwidth = \"fast\"\n", line, "volume.mail.peer.bandwidth", "fast"));
   EXPECT_TRUE(refused(far + "bandwidth_at = \"08:00-18:00 4MiB\"\n", line, "volume.mail.peer.bandwidth_at",
                       "expected a list of texts"));
@@ -209,7 +209,7 @@ TEST_F(ConfigTest, Bandwidth) {
                       "expected a list of texts"));
   EXPECT_TRUE(refused(far + "bandwidth_at = [\"8-18 4MiB\"]\n", line, "volume.mail.peer.bandwidth_at",
                       "expected hours and a rate"));
-  EXPECT_TRUE(refused("bandwidth = \"1KiB\"\n" + minimal, 1, "bandwidth", "at least 16 KiB a second"));
+  EXPECT_TRUE(refused("bandwidth = \"1KiB\"\n" + minimal, 1, "bandwidth", "at least 128 KiB a second"));
 }
 
 TEST_F(ConfigTest, Defaults) {

@@ -38,7 +38,7 @@ TEST(BandwidthPlanTest, AnErrorSaysWhatIsExpected) {
     EXPECT_NE(refusal(wrong).find("expected hours and a rate, such as \"08:00-18:00 4MiB\""),
               std::string::npos)
         << wrong;
-  EXPECT_EQ(refusal("08:00-18:00 1KiB"), "\"08:00-18:00 1KiB\": at least 16 KiB a second");
+  EXPECT_EQ(refusal("08:00-18:00 1KiB"), "\"08:00-18:00 1KiB\": at least 128 KiB a second");
 }
 
 TEST(BandwidthPlanTest, TheDayIsThatOfTheMachine) {
@@ -88,6 +88,20 @@ TEST_F(TokenBucketTest, ADebtIsPaidFirst) {
   EXPECT_NEAR(static_cast<double>(wait.count()), 26.384e6, 1e5);  // the debt, and 16 KiB
   now = now + wait;
   EXPECT_GE(bucket.available(now), 16'300u);
+}
+
+TEST_F(TokenBucketTest, ADebtEndsWithinASecond) {
+  bucket.set_rate(Rate(10'000'000), now);
+  bucket.take(3'600'000'000, now);
+  EXPECT_LE(bucket.wait(now), std::chrono::milliseconds(1010));
+  bucket.set_rate(Rate(1'000'000), now);
+  EXPECT_LE(bucket.wait(now), std::chrono::milliseconds(1100)) << "a lower rate does not make it longer";
+}
+
+TEST_F(TokenBucketTest, ASlowLinkIsNeverSilentForLong) {
+  bucket.set_rate(Rate(rate_min), now);
+  bucket.take(bucket.available(now), now);
+  EXPECT_LE(bucket.wait(now), std::chrono::milliseconds(60));
 }
 
 TEST_F(TokenBucketTest, AnotherRateCountsFromNowOn) {

@@ -387,6 +387,25 @@ TEST_F(PackedStreamTest, AFrameThatAPoolDoesNotComeToGoesAsItIs) {
   EXPECT_LT(there->written, all.size());
 }
 
+// Each hurried frame leaves room, and stays in the pool.
+TEST_F(PackedStreamTest, HurriedFramesDoNotFillThePool) {
+  make();
+  frames();
+  a.stream->set_packing({Method{Codec::zlib, 0}});
+  pool->hold(true);
+  Bytes text = some_text(compress::raw_bytes_max), all;
+  for (int i = 0; i < 60; ++i) {
+    std::size_t n = write(a, text);
+    all.insert(all.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
+    a.stream->hurry();
+    ASSERT_NO_FATAL_FAILURE(turn());
+  }
+  EXPECT_LE(pool->waiting(), 8u + 2 * 2);
+  pool->hold(false);
+  run_until([&] { return b.got.size() == all.size(); });
+  EXPECT_TRUE(b.got == all);
+}
+
 TEST_F(PackedStreamTest, NothingOvertakesAFrameThatIsDecompressed) {
   make();
   frames();

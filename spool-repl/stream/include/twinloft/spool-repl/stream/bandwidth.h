@@ -15,7 +15,8 @@ namespace twinloft::repl::stream {
 
 // Bytes a second. Nothing: no limit.
 using Rate = std::optional<std::uint64_t>;
-inline constexpr std::uint64_t rate_min = 16 << 10;
+// The least: a record of 2 MiB takes 16 s then, and a peer may take `slow_peer`, 20 s, for it.
+inline constexpr std::uint64_t rate_min = 128 << 10;
 
 // A rate, with other rates at some hours.
 class BandwidthPlan {
@@ -48,7 +49,7 @@ class TokenBucket {
   void set_rate(Rate rate, Instant now);
   Rate rate() const { return rate_; }
   std::uint64_t available(Instant now);  // without a limit: the largest number
-  // More than are available: the bucket is in debt, and later bytes wait for it.
+  // More than are available: the bucket is in debt, for one second at most, and later bytes wait for it.
   void take(std::uint64_t bytes, Instant now);
   // Until a useful number of tokens is available. 0: now.
   Duration wait(Instant now);
@@ -56,6 +57,7 @@ class TokenBucket {
  private:
   void fill(Instant now);
   double capacity() const;
+  double debt_max() const;
   Rate rate_;
   double tokens_ = 0;
   Instant filled_;

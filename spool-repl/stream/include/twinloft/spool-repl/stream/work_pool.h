@@ -87,6 +87,7 @@ class WorkPool {
     held_ = on;
     held_.notify_all();
   }
+  unsigned waiting() const;  // works of all classes that are not done
   // From any thread.
   void submit(LinkClass link, std::shared_ptr<Work> work, std::shared_ptr<DoneWork> to);
 
