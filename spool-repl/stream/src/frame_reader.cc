@@ -29,7 +29,8 @@ FrameReader::FrameReader(Stream& below, std::shared_ptr<WorkPool> pool, std::sha
       accepted_(pool_ ? accepted : compress::CodecSet()),
       undecoded_max_(undecoded_bytes),
       in_(std::max(in_bytes, received.size())),
-      in_end_(received.size()) {
+      in_end_(received.size()),
+      line_bytes_(received.size()) {
   std::copy(received.begin(), received.end(), in_.begin());
 }
 

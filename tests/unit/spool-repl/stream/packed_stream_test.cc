@@ -125,6 +125,7 @@ TEST_F(PackedStreamTest, WhatWasReadTooFarBelongsToTheFrames) {
   ASSERT_TRUE(b.stream->begin_frames(CodecSet::all(), CodecSet::all(), received));
   run_until([&] { return b.got.size() == 5000; });
   EXPECT_TRUE(b.got == text);
+  EXPECT_EQ(b.stream->packing_status().in_line, there->written);
 }
 
 TEST_F(PackedStreamTest, WithoutACodecEachFrameCostsItsHeader) {
