@@ -69,7 +69,7 @@ class Questions {
   // The answer, if it is in memory. nullopt: the function from `make_answered` gets the answer later.
   template <class MakeAnswered>
   std::optional<Answer> ask(Question question, MakeAnswered make_answered) {
-    std::optional<Answer> known = std::visit([this](const auto& q) { return known_now(q); }, question);
+    std::optional<Answer> known = std::visit([this](const auto& q) { return this->known_now(q); }, question);
     if (!known) std::visit([&](auto& q) { find_out(std::move(q), make_answered()); }, question);
     return known;
   }

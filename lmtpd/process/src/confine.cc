@@ -189,35 +189,40 @@ class Rules {
   int error_ = 0;
 };
 
+// As seccomp.h's SCMP_A0 to SCMP_A5, which are C.
+scmp_arg_cmp argument(unsigned number, scmp_compare how, scmp_datum_t value, scmp_datum_t other = 0) {
+  return {number, how, value, other};
+}
+
 void add_rules(Rules& rules) {
   for (const char* name : on_files) rules.allow(name);
   for (const char* name : on_sockets) rules.allow(name);
   for (const char* name : on_itself) rules.allow(name);
   // For the result of an agent. A pair of datagram sockets is refused, because it could send to any address.
   rules.allow("socketpair",
-              {SCMP_A0(SCMP_CMP_EQ, AF_UNIX), SCMP_A1(SCMP_CMP_EQ, SOCK_SEQPACKET | SOCK_CLOEXEC)});
+              {argument(0, SCMP_CMP_EQ, AF_UNIX), argument(1, SCMP_CMP_EQ, SOCK_SEQPACKET | SOCK_CLOEXEC)});
   // MSG_FASTOPEN is refused, because it makes a send connect.
-  rules.allow("sendto", {SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
-  rules.allow("sendmsg", {SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
+  rules.allow("sendto", {argument(3, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
+  rules.allow("sendmsg", {argument(2, SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
   // F_SETOWN and O_ASYNC are refused, because they could signal any process of the same user.
   for (const char* name : {"fcntl", "fcntl64"}) {
     for (int command : {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_GETLK, F_SETLK, F_SETLKW,
                         F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_ADD_SEALS, F_GET_SEALS})
-      rules.allow(name, {SCMP_A1(SCMP_CMP_EQ, static_cast<scmp_datum_t>(command))});
-    rules.allow(name, {SCMP_A1(SCMP_CMP_EQ, F_SETFL), SCMP_A2(SCMP_CMP_MASKED_EQ, O_ASYNC, 0)});
+      rules.allow(name, {argument(1, SCMP_CMP_EQ, static_cast<scmp_datum_t>(command))});
+    rules.allow(name, {argument(1, SCMP_CMP_EQ, F_SETFL), argument(2, SCMP_CMP_MASKED_EQ, O_ASYNC, 0)});
   }
-  rules.allow("ioctl", {SCMP_A1(SCMP_CMP_EQ, FIONBIO)});
-  rules.allow("ioctl", {SCMP_A1(SCMP_CMP_EQ, FIONREAD)});
-  rules.allow("prctl", {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)});
-  rules.allow("prlimit64", {SCMP_A2(SCMP_CMP_EQ, 0)});  // reads limits; cannot change them
+  rules.allow("ioctl", {argument(1, SCMP_CMP_EQ, FIONBIO)});
+  rules.allow("ioctl", {argument(1, SCMP_CMP_EQ, FIONREAD)});
+  rules.allow("prctl", {argument(0, SCMP_CMP_EQ, PR_SET_NAME)});
+  rules.allow("prlimit64", {argument(2, SCMP_CMP_EQ, 0)});  // reads limits; cannot change them
   // Memory cannot be made executable.
   for (const char* name : {"mmap", "mmap2", "mprotect"})
-    rules.allow(name, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
+    rules.allow(name, {argument(2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
   // Threads only, no processes. A filter cannot see the flags of clone3, which are in memory. clone3 gives
   // ENOSYS, so the C library uses clone.
-  rules.allow("clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)});
+  rules.allow("clone", {argument(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)});
   // For abort(3) in this process.
-  rules.allow("tgkill", {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()))});
+  rules.allow("tgkill", {argument(0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()))});
   // If libseccomp cannot find out whether the kernel has KILL_PROCESS, for example because of an outer
   // filter, TRAP is used: its SIGSYS ends the process too.
   std::uint32_t end = seccomp_api_get() >= 3 ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_TRAP;
@@ -268,17 +273,18 @@ constexpr const char* on_others[] = {"add_key",
 
 void add_rules_for_helper(Rules& rules) {
   for (const char* name : on_others) rules.add(SCMP_ACT_ERRNO(EPERM), name);
-  rules.add(SCMP_ACT_ERRNO(EPERM), "tgkill", {SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(::getpid()))});
-  rules.add(SCMP_ACT_ERRNO(EPERM), "clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
-  rules.add(SCMP_ACT_ERRNO(EPERM), "prlimit64", {SCMP_A2(SCMP_CMP_NE, 0)});
+  rules.add(SCMP_ACT_ERRNO(EPERM), "tgkill",
+            {argument(0, SCMP_CMP_NE, static_cast<scmp_datum_t>(::getpid()))});
+  rules.add(SCMP_ACT_ERRNO(EPERM), "clone", {argument(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
+  rules.add(SCMP_ACT_ERRNO(EPERM), "prlimit64", {argument(2, SCMP_CMP_NE, 0)});
   for (const char* name : {"fcntl", "fcntl64"}) {
     for (int command : {F_SETOWN, F_SETOWN_EX, F_SETSIG})
-      rules.add(SCMP_ACT_ERRNO(EPERM), name, {SCMP_A1(SCMP_CMP_EQ, static_cast<scmp_datum_t>(command))});
+      rules.add(SCMP_ACT_ERRNO(EPERM), name, {argument(1, SCMP_CMP_EQ, static_cast<scmp_datum_t>(command))});
     rules.add(SCMP_ACT_ERRNO(EPERM), name,
-              {SCMP_A1(SCMP_CMP_EQ, F_SETFL), SCMP_A2(SCMP_CMP_MASKED_EQ, O_ASYNC, O_ASYNC)});
+              {argument(1, SCMP_CMP_EQ, F_SETFL), argument(2, SCMP_CMP_MASKED_EQ, O_ASYNC, O_ASYNC)});
   }
   for (unsigned long request : {FIOSETOWN, SIOCSPGRP, FIOASYNC})
-    rules.add(SCMP_ACT_ERRNO(EPERM), "ioctl", {SCMP_A1(SCMP_CMP_EQ, request)});
+    rules.add(SCMP_ACT_ERRNO(EPERM), "ioctl", {argument(1, SCMP_CMP_EQ, request)});
   rules.add(SCMP_ACT_ERRNO(ENOSYS), "clone3");  // a filter cannot see its flags; the C library uses clone
   for (const char* name : {"execve", "execveat"}) rules.add(SCMP_ACT_ERRNO(EPERM), name);
 }

@@ -7,7 +7,6 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "twinloft/base/check.h"

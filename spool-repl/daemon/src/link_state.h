@@ -1,7 +1,6 @@
 // What `status` shows of the connection to a peer.
 #pragma once
 
-#include <map>
 #include <optional>
 
 #include "twinloft/spool-repl/compress/setting.h"

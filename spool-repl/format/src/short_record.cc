@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/format/short_record.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "twinloft/base/check.h"
@@ -25,11 +26,13 @@ std::uint64_t key_of(const std::byte* block) {
 class Earlier {
  public:
   explicit Earlier(std::span<const std::byte* const> blocks)
-      : blocks_(blocks), last_(std::bit_ceil(2 * blocks.size()), none) {}
+      : blocks_(blocks), mask_(std::bit_ceil(2 * blocks.size()) - 1) {
+    std::fill_n(last_.begin(), mask_ + 1, none);
+  }
 
   // Remembers the block with this index. Returns `none`, if no earlier block is found.
   std::uint16_t find(std::uint16_t index) {
-    std::uint16_t& slot = last_[key_of(blocks_[index]) >> 32 & (last_.size() - 1)];
+    std::uint16_t& slot = last_[key_of(blocks_[index]) >> 32 & mask_];
     std::uint16_t before = std::exchange(slot, index);
     bool same = before != none && std::memcmp(blocks_[before], blocks_[index], block_size) == 0;
     return same ? before : none;
@@ -38,7 +41,8 @@ class Earlier {
 
  private:
   std::span<const std::byte* const> blocks_;
-  std::vector<std::uint16_t> last_;
+  std::size_t mask_;
+  std::array<std::uint16_t, 2 * record_payload_blocks_max> last_;  // by key. The rest has no value
 };
 
 void add(std::vector<PayloadRun>& runs, Kind kind, std::uint16_t from) {
@@ -79,19 +83,18 @@ Result<std::vector<PayloadRun>> get_runs(Reader& r) {
 std::vector<PayloadRun> find_runs(std::span<const std::byte* const> blocks) {
   TL_CHECK(blocks.size() <= record_payload_blocks_max);
   std::vector<PayloadRun> runs;
+  if (blocks.empty()) return runs;
   Earlier earlier(blocks);
-  bool shorter = false;
   for (std::uint16_t i = 0; i < blocks.size(); ++i) {
-    Kind kind = Kind::content;
     std::uint16_t from = Earlier::none;
-    if (is_zero({blocks[i], block_size}))
-      kind = Kind::zeros;
-    else if (blocks.size() > 1 && (from = earlier.find(i)) != Earlier::none)
-      kind = Kind::repeat;
-    shorter = shorter || kind != Kind::content;
+    Kind kind = is_zero({blocks[i], block_size})                                 ? Kind::zeros
+                : blocks.size() > 1 && (from = earlier.find(i)) != Earlier::none ? Kind::repeat
+                                                                                 : Kind::content;
+    // Most records have content alone: they cost no memory.
+    if (kind == Kind::content && runs.empty()) continue;
+    if (runs.empty() && i > 0) runs.push_back({Kind::content, i, 0});
     add(runs, kind, from);
   }
-  if (!shorter) runs.clear();
   return runs;
 }
 

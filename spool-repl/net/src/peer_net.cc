@@ -58,7 +58,8 @@ PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvent
       events_(std::move(events)),
       lookup_(std::make_unique<NameLookup>(loop, options_.resolve)),
       streams_(std::make_unique<LinkStreams>(loop, options_.self.volume, options_.security)),
-      undecided_(std::make_unique<FirstBytes>(loop, options_.first_bytes)) {
+      undecided_(std::make_unique<FirstBytes>(loop, options_.first_bytes)),
+      shorter_(std::make_unique<ShortRecord>()) {
   if (!options_.pool) options_.self.features &= (std::uint64_t{2} << codecs_shift) - 1;
   for (const NetPeer& p : options_.peers) {
     peers_.emplace_back().config = p;
@@ -513,19 +514,21 @@ void PeerNet::send_record(ReplicaId id, const Epoch& epoch, std::uint32_t meta_b
 
 void PeerNet::send_record(Peer& p, const Epoch& epoch, std::uint32_t meta_bytes,
                           std::span<const ByteSpan> pieces) {
-  static const std::uint16_t type = wire_type(PeerMessage(RecordMessage{}));
+  static const std::uint16_t whole = wire_type(PeerMessage(RecordMessage{}));
+  bool knows_short = (p.connection->features() & feature_short_records & options_.self.features) != 0;
+  if (knows_short) shorter_->set(meta_bytes, pieces);
+  bool is_short = knows_short && !shorter_->runs().empty();
   auto& prefix = encoded_.emplace_back();
-  if (p.connection->features() & feature_short_records & options_.self.features) {
-    ShortRecord shorter(meta_bytes, pieces);
-    if (!shorter.runs().empty()) {
-      encode_short_record_prefix(epoch, meta_bytes, shorter.runs(), prefix);
-      return p.connection->send(static_cast<std::uint16_t>(WireType::short_record), shorter.parts(prefix));
-    }
-  }
-  encode_record_prefix(epoch, meta_bytes, prefix);
+  if (is_short)
+    encode_short_record_prefix(epoch, meta_bytes, shorter_->runs(), prefix);
+  else
+    encode_record_prefix(epoch, meta_bytes, prefix);
   std::vector<ByteSpan> payload{prefix};
-  payload.insert(payload.end(), pieces.begin(), pieces.end());
-  p.connection->send(type, payload);
+  if (is_short)
+    shorter_->add_parts(payload);
+  else
+    payload.insert(payload.end(), pieces.begin(), pieces.end());
+  p.connection->send(is_short ? static_cast<std::uint16_t>(WireType::short_record) : whole, payload);
 }
 
 void PeerNet::flush() {

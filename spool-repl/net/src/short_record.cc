@@ -6,7 +6,9 @@
 
 namespace twinloft::repl::net {
 
-ShortRecord::ShortRecord(std::uint32_t meta_bytes, std::span<const ByteSpan> pieces) {
+void ShortRecord::set(std::uint32_t meta_bytes, std::span<const ByteSpan> pieces) {
+  meta_.clear();
+  blocks_.clear();
   std::size_t meta = meta_bytes;
   for (ByteSpan piece : pieces) {
     if (meta > 0) {
@@ -21,22 +23,20 @@ ShortRecord::ShortRecord(std::uint32_t meta_bytes, std::span<const ByteSpan> pie
   runs_ = find_runs(blocks_);
 }
 
-std::vector<ByteSpan> ShortRecord::parts(ByteSpan prefix) const {
-  std::vector<ByteSpan> out{prefix};
-  out.insert(out.end(), meta_.begin(), meta_.end());
+void ShortRecord::add_parts(std::vector<ByteSpan>& to) const {
+  to.insert(to.end(), meta_.begin(), meta_.end());
   std::size_t at = 0;
   for (const PayloadRun& run : runs_) {
     for (std::size_t b = at; run.kind == PayloadRun::Kind::content && b < at + run.blocks; ++b) {
       // One part for blocks that lie one behind the other.
-      bool continues = b > at && blocks_[b] == out.back().data() + out.back().size();
+      bool continues = b > at && blocks_[b] == to.back().data() + to.back().size();
       if (continues)
-        out.back() = {out.back().data(), out.back().size() + block_size};
+        to.back() = {to.back().data(), to.back().size() + block_size};
       else
-        out.push_back({blocks_[b], block_size});
+        to.push_back({blocks_[b], block_size});
     }
     at += run.blocks;
   }
-  return out;
 }
 
 }  // namespace twinloft::repl::net

@@ -10,12 +10,12 @@ namespace twinloft::repl::net {
 
 class ShortRecord {
  public:
-  // pieces: the body's meta, then whole blocks.
-  ShortRecord(std::uint32_t meta_bytes, std::span<const ByteSpan> pieces);
+  // pieces: the body's meta, then whole blocks. Keeps the memory of the record before.
+  void set(std::uint32_t meta_bytes, std::span<const ByteSpan> pieces);
   // Empty: the record message is shorter.
   const std::vector<PayloadRun>& runs() const { return runs_; }
-  // The payload of the message. prefix: of encode_short_record_prefix().
-  std::vector<ByteSpan> parts(ByteSpan prefix) const;
+  // Appends the payload of the message behind encode_short_record_prefix().
+  void add_parts(std::vector<ByteSpan>& to) const;
 
  private:
   std::vector<ByteSpan> meta_;

@@ -135,6 +135,7 @@ void SharedBandwidth::set_plan(BandwidthPlan plan) {
 void SharedBandwidth::look_at_clock(unsigned minute, Instant now) {
   std::lock_guard lock(mutex_);
   bucket_.set_rate(plan_.at(minute), now);
+  limits_ = bucket_.rate().has_value();
 }
 
 Rate SharedBandwidth::rate() const {
@@ -143,11 +144,13 @@ Rate SharedBandwidth::rate() const {
 }
 
 std::uint64_t SharedBandwidth::available(Instant now) {
+  if (!limits_) return UINT64_MAX;
   std::lock_guard lock(mutex_);
   return bucket_.available(now);
 }
 
 void SharedBandwidth::take(std::uint64_t bytes, Instant now) {
+  if (!limits_) return;
   std::lock_guard lock(mutex_);
   bucket_.take(bytes, now);
 }

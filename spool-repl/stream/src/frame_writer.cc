@@ -93,7 +93,7 @@ FrameWriter::FrameWriter(ports::Loop& loop, Stream& below, std::shared_ptr<WorkP
       allowed_(pool_ ? allowed : compress::CodecSet()),
       unsent_max_(unsent_bytes_max(unsent_bytes, pool_ ? pool_->threads() : 0)),
       chooser_(pool_ ? pool_->threads() : 1, allowed_),
-      blocked_(!before.empty()),
+      waits_for_(before.empty() ? WaitsFor::nothing : WaitsFor::line),
       rest_(before.begin(), before.end()) {}
 
 void FrameWriter::set_packing(const Packing& packing) {
@@ -114,7 +114,6 @@ Method FrameWriter::choose(std::size_t raw) {
     next_ = fixed ? *fixed : Method{chooser_.next(raw, loop_.now()), 0};
     if (!allowed_.has(next_->codec)) next_ = Method{};
   }
-  last_ = next_->codec;
   return *next_;
 }
 
@@ -157,7 +156,7 @@ Result<std::size_t> FrameWriter::write_at_once(std::span<const iovec> from, std:
   }
   TL_TRY_ASSIGN(std::size_t sent, send());
   std::size_t accepted = bytes;
-  if (constexpr std::size_t frame = header_bytes + raw_bytes_max; blocked_) {
+  if (constexpr std::size_t frame = header_bytes + raw_bytes_max; is_blocked()) {
     std::size_t whole = sent / frame, all = size_of(line_);
     accepted = whole * raw_bytes_max;
     if (sent > whole * frame) {
@@ -183,7 +182,7 @@ void FrameWriter::collect(const iovec& from, std::size_t& accepted) {
 
 // While the line is full, or the pool has enough, more content makes a larger frame.
 bool FrameWriter::may_close() const {
-  return !open_.empty() && rest_.empty() && !blocked_ &&
+  return !open_.empty() && rest_.empty() && !is_blocked() &&
          (!pool_ || in_pool_ < 2 * std::size_t{pool_->threads()});
 }
 
@@ -218,7 +217,7 @@ void FrameWriter::take(OutFrame& frame) {
 }
 
 Status FrameWriter::hurry() {
-  if (blocked_) return {};
+  if (is_blocked()) return {};
   if (out_.empty() && !open_.empty()) {
     next_ = Method{};
     close_frame();
@@ -241,7 +240,7 @@ std::uint64_t FrameWriter::allowed(Instant now) {
 }
 
 std::optional<Duration> FrameWriter::waits_for_bandwidth() {
-  if (!blocked_ || !shaped_) return std::nullopt;
+  if (waits_for_ != WaitsFor::bandwidth) return std::nullopt;
   Instant now = loop_.now();
   Duration all = bucket_.wait(now);
   if (shared_ && packing_.link == LinkClass::bulk)
@@ -267,9 +266,8 @@ Result<std::size_t> FrameWriter::send() {
   bucket_.take(sent, now);
   least_.take(std::min<std::uint64_t>(sent, least_.available(now)), now);
   if (shared_) shared_->take(sent, now);
-  blocked_ = sent < all;
-  shaped_ = blocked_ && sent == may;
-  meter_.note(sent, blocked_, now, chooser_);
+  waits_for_ = sent == all ? WaitsFor::nothing : sent == may ? WaitsFor::bandwidth : WaitsFor::line;
+  meter_.note(sent, is_blocked(), now, chooser_);
   return sent;
 }
 
@@ -304,9 +302,9 @@ Status FrameWriter::send_front() {
 
 Status FrameWriter::pump() {
   if (waits_for_bandwidth().value_or(Duration(0)) > Duration(0)) return {};
-  blocked_ = shaped_ = false;
+  waits_for_ = WaitsFor::nothing;
   if (!rest_.empty()) TL_TRY(send_rest());
-  while (!blocked_) {
+  while (!is_blocked()) {
     if (!out_.empty() && (out_.front()->done || out_.front()->hurried))
       TL_TRY(send_front());
     else if (may_close())
@@ -314,7 +312,7 @@ Status FrameWriter::pump() {
     else
       break;
   }
-  if (!blocked_) meter_.note_room(loop_.now());
+  if (!is_blocked()) meter_.note_room(loop_.now());
   return {};
 }
 
@@ -336,9 +334,9 @@ void FrameWriter::send_uncompressed() {
 }
 
 void FrameWriter::tell(PackingStatus& status) const {
-  status.codec = last_;
   const auto* fixed = std::get_if<Method>(&packing_.setting);
   status.peer_lacks_codec = fixed && !allowed_.has(fixed->codec);
+  status.codec = !fixed ? chooser_.best() : status.peer_lacks_codec ? Codec::none : fixed->codec;
   status.out_raw = raw_bytes_;
   status.out_line = line_bytes_;
   status.line_rate = chooser_.line_rate(loop_.now());

@@ -69,10 +69,10 @@ class FrameWriter {
   Status hurry();
   // Sends all that is left, without waiting for a pool. For the end.
   void send_uncompressed();
-  bool has_room() const { return out_raw_ + open_.size() < unsent_max_ && !blocked_; }
+  bool has_room() const { return out_raw_ + open_.size() < unsent_max_ && !is_blocked(); }
   bool is_empty() const { return rest_.empty() && out_.empty() && open_.empty(); }
-  bool waits_for_line() const { return blocked_ && !shaped_; }
-  bool is_blocked() const { return blocked_; }
+  bool waits_for_line() const { return waits_for_ == WaitsFor::line; }
+  bool is_blocked() const { return waits_for_ != WaitsFor::nothing; }
   // Until the bandwidth allows more. Nothing: it does not hold anything up.
   std::optional<Duration> waits_for_bandwidth();
   void tell(PackingStatus& status) const;
@@ -105,11 +105,10 @@ class FrameWriter {
   bool ends_ = false;  // without a limit
   compress::Chooser chooser_;
   LineMeter meter_;
-  bool shaped_ = false;                   // blocked_ by the bandwidth
-  bool blocked_ = false;                  // the stream below has accepted a part: wait until it is writable
+  // line: the stream below has accepted a part, and will be writable.
+  enum class WaitsFor { nothing, line, bandwidth } waits_for_ = WaitsFor::nothing;
   std::optional<compress::Method> next_;  // of the next frame
-  compress::Codec last_ = compress::Codec::none;
-  std::vector<std::byte> open_;  // content of the next frame
+  std::vector<std::byte> open_;           // content of the next frame
   std::deque<std::shared_ptr<OutFrame>> out_;
   std::size_t out_raw_ = 0;          // content of these
   std::size_t in_pool_ = 0;          // of these

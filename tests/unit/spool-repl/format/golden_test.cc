@@ -12,6 +12,7 @@
 #include "twinloft/base/crc32c.h"
 #include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/format/digest.h"
+#include "twinloft/spool-repl/format/short_record.h"
 #include "twinloft/spool-repl/format/spill.h"
 
 namespace twinloft::repl {
@@ -248,6 +249,11 @@ TEST(Golden, Wire) {
     EXPECT_EQ(wire_type(all[i]), 32 + i);
     compare(std::string("wire-") + names[i], encoded(all[i]));
   }
+  using Kind = PayloadRun::Kind;
+  std::vector<PayloadRun> runs{{Kind::content, 2, 0}, {Kind::zeros, 3, 0}, {Kind::repeat, 1, 1}};
+  std::vector<std::byte> shorter;
+  encode_short_record_prefix({7, {std::byte{0xaa}, std::byte{0xbb}}}, 300, runs, shorter);
+  compare("wire-short-record", shorter);
   std::vector<std::byte> header(wire_header_bytes);
   encode_wire_header({38, 56, 0x01020304}, header);
   compare("wire-header", header);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <set>
 
+#include "../support/test_clock.h"
 #include "sample_volume.h"
 #include "twinloft/base/crc32c.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
@@ -35,19 +36,6 @@ class Port {
 
  private:
   Fd fd_;
-};
-
-// Real time, until a test sets the time itself.
-class TestClock final : public Clock {
- public:
-  Instant now() const override { return by_hand ? hand : os_.now(); }
-  WallTime wall() const override { return os_.wall(); }
-  void take() { hand = os_.now(), by_hand = true; }
-  bool by_hand = false;
-  Instant hand;
-
- private:
-  OsClock os_;
 };
 
 struct PeerNetTest : testing::Test {

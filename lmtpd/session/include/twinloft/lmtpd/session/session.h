@@ -132,6 +132,7 @@ class Session {
   };
   // A message that has begun. Its transaction has not ended.
   struct Message {
+    Message() {}  // a default one needs the initializers below before the class is complete, says clang
     std::uint64_t bytes = 0;
     HeaderMeter header;
     std::optional<Reply> refusal;  // the message is refused; every recipient gets this reply

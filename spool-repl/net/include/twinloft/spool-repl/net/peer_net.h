@@ -33,6 +33,7 @@ class Connection;
 class FirstBytes;
 class LinkStreams;
 class NameLookup;
+class ShortRecord;
 enum class Way;
 
 struct NetPeer {
@@ -172,6 +173,7 @@ class PeerNet {
   std::unique_ptr<NameLookup> lookup_;
   std::unique_ptr<LinkStreams> streams_;
   std::unique_ptr<FirstBytes> undecided_;
+  std::unique_ptr<ShortRecord> shorter_;  // of the record that is being sent
   Fd listener_;
   ports::Loop::TimerId listen_timer_ = 0;
   std::string listen_trouble_;

@@ -1,6 +1,7 @@
 // How many bytes a second the links may send: of one link, and of all links of a process.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -75,6 +76,7 @@ class SharedBandwidth {
 
  private:
   mutable std::mutex mutex_;
+  std::atomic<bool> limits_{false};  // without a limit, no link takes the lock
   BandwidthPlan plan_;
   TokenBucket bucket_;
 };

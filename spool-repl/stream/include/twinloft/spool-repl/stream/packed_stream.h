@@ -33,7 +33,7 @@ struct Shaping {
 
 // Since begin_frames().
 struct PackingStatus {
-  compress::Codec codec = compress::Codec::none;  // of the last frame of this side that has a size for one
+  compress::Codec codec = compress::Codec::none;  // in use by this side
   bool peer_lacks_codec = false;                  // the set codec. Then nothing is compressed
   std::uint64_t out_raw = 0, out_line = 0;        // bytes of content; bytes to the stream below
   std::uint64_t in_raw = 0, in_line = 0;

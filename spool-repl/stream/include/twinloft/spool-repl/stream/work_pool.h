@@ -13,7 +13,6 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
