@@ -1,5 +1,7 @@
 #include "cluster.h"
 
+#include "sim_link_memory.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -67,6 +69,8 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   parts_ = random_.below(3) == 0;
   ask_peers_for_ = std::chrono::milliseconds(1 + random_.below(10));
   write_ack_durable_ = random_.below(6) == 0;
+  // A block of a record, or a chunk of the spill, beside what is reserved for a resync.
+  if (random_.below(2) == 0) link_reserve_ = (5u << 18) + record_blocks_max * block_size;
   if (random_.below(2) == 0) {
     using WhenFull = core::BufferConfig::WhenFull;
     spills_ = random_.below(2) == 0;
@@ -149,6 +153,10 @@ core::Config Cluster::config_of(const Node& n) {
   c.resync_latency_target = resync_latency_target_;
   c.resync_rate_min = 16u << 20;
   c.fetch_timeout = fetch_timeout_;
+  if (link_reserve_)
+    c.link_memory = std::make_shared<SimLinkMemory>(
+        *link_reserve_ + (spills_ ? spill_chunk_bytes_max + spill_header_bytes : 0), random_, coverage_,
+        [this](const std::string& text) { violated(text); });
   if (n.settings) n.settings(c);
   return c;
 }

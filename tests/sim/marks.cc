@@ -131,6 +131,7 @@ constexpr const char* expected[] = {
     "suspension: suspend_timeout reached",
     // buffered links
     "a buffered link",
+    "link memory: refused",
     "fault: a chunk of the spill is damaged",
     "fault: a chunk of the spill is lost",
     "fault: a full spill",

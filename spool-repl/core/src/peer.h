@@ -97,8 +97,8 @@ struct Peer {
     };
     std::optional<Chunk> chunk;
     std::optional<std::uint64_t> reading_chunk;  // its number
-    // Over a buffered link: what was sent and is not durable there yet. The journal's tail may have passed
-    // it.
+    std::uint64_t reading_bytes = 0;             // of the record or chunk that is being read
+    // What was sent and is not durable there yet. The journal's tail may have passed it.
     struct Sent {
       RecordNo end;
       LogMark mark;

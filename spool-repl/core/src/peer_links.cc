@@ -78,6 +78,7 @@ void PeerLinks::handle(Peer& peer, const Refuse& m) {
 // ---- records
 
 void PeerLinks::pump() {
+  room_.update();
   for (Peer& p : peers_) pump(p);
 }
 
@@ -91,13 +92,14 @@ void PeerLinks::pump(Peer& peer) {
     if (!pump_spilled(peer, stream)) return;
   while (!stream.reading && !stream.reading_chunk && stream.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(stream.sent_end);
-    if (outstanding(peer, stream) > v_.config.send_window_bytes) return;
+    if (!room_.for_records(peer, std::uint64_t{r.total_blocks} * block_size)) return;
     if (r.in_memory()) {
       v_.out.sends.push_back(v_.record_message(peer.id(), peer.epoch, r));
-      sent(peer, stream, r);
+      stream.note_sent(r.mark, std::uint64_t{r.total_blocks} * block_size);
       continue;
     }
     stream.reading = true;
+    stream.reading_bytes = std::uint64_t{r.total_blocks} * block_size;
     std::uint64_t n = std::uint64_t{peer.id()} << 48 | (peer.connection_no & 0xffffffffffff);
     v_.out.journal_reads.push_back(
         {make_token(TokenKind::journal_read, n), v_.journal_offset(r.pos), r.total_blocks * block_size});
@@ -120,14 +122,7 @@ void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byt
   if (!stored || stored->body.mark() != r.mark)
     return journal_is_damaged(*peer, fmt::format("is damaged at record {}", r.first.v));
   v_.out.sends.push_back(Send{peer->id(), stored_message(*peer, *stored)});
-  sent(*peer, stream, r);
-}
-
-void PeerLinks::sent(const Peer& peer, Peer::Streaming& stream, const LogRecord& r) {
-  if (peer.config.buffer)
-    stream.note_sent(r.mark, std::uint64_t{r.total_blocks} * block_size);
-  else
-    stream.sent_end++;
+  stream.note_sent(r.mark, std::uint64_t{r.total_blocks} * block_size);
 }
 
 // The content of the damaged record is in the data area or in memory. The peer gets it by a resync.

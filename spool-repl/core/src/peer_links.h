@@ -9,19 +9,21 @@
 #include "membership.h"
 #include "repair.h"
 #include "resync_source.h"
+#include "send_room.h"
 
 namespace twinloft::repl::core {
 
 class PeerLinks {
  public:
   PeerLinks(Volume& volume, Checkpointer& checkpointer, Peers& peers, const Term& term,
-            Membership& membership, ResyncSource& resync)
+            Membership& membership, ResyncSource& resync, const SendRoom& room)
       : v_(volume),
         checkpointer_(checkpointer),
         peers_(peers),
         term_(term),
         membership_(membership),
-        resync_(resync) {}
+        resync_(resync),
+        room_(room) {}
   PeerLinks(const PeerLinks&) = delete;
   PeerLinks& operator=(const PeerLinks&) = delete;
 
@@ -82,9 +84,7 @@ class PeerLinks {
   bool lossy_behind(RecordNo end, Lsn lsn) const;
   std::optional<RecordNo> acknowledged(const Peer& peer, const Peer::Streaming& stream,
                                        const LogMark& mark) const;
-  void sent(const Peer& peer, Peer::Streaming& stream, const LogRecord& record);
   RecordNo received(const Peer::Streaming& stream, Lsn lsn) const;
-  std::uint64_t outstanding(const Peer& peer, const Peer::Streaming& stream) const;
   void bound_buffers();
   void bound_buffer(FarBuffer& buffer, Peer& peer);
   void give_up(FarBuffer& buffer, Peer& peer, const std::string& why);
@@ -99,6 +99,7 @@ class PeerLinks {
   const Term& term_;
   Membership& membership_;
   ResyncSource& resync_;
+  const SendRoom& room_;
   Instant next_report_{};  // of lags
 };
 

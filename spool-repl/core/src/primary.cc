@@ -10,10 +10,11 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
     : v_(volume),
       peers_(volume.config),
       term_(volume, peers_),
-      resync_(volume, repair, peers_, term_),
+      room_(volume, peers_),
+      resync_(volume, repair, peers_, term_, room_),
       io_(volume, checkpointer, repair, resync_.pace(), term_),
       membership_(volume, checkpointer, peers_, term_, io_),
-      links_(volume, checkpointer, peers_, term_, membership_, resync_) {}
+      links_(volume, checkpointer, peers_, term_, membership_, resync_, room_) {}
 
 void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value,
                     const Grounds& grounds) {

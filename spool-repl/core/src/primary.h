@@ -19,6 +19,7 @@
 #include "peer_links.h"
 #include "repair.h"
 #include "resync_source.h"
+#include "send_room.h"
 #include "term.h"
 #include "volume.h"
 
@@ -73,6 +74,7 @@ class Primary {
   Volume& v_;
   Peers peers_;
   Term term_;
+  SendRoom room_;
   ResyncSource resync_;
   ClientIo io_;
   Membership membership_;

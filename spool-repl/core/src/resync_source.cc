@@ -14,10 +14,12 @@ constexpr std::uint64_t progress_blocks_min = 1024;  // between two progress mes
 constexpr Duration decline_pause = std::chrono::milliseconds(2);
 }  // namespace
 
-ResyncSource::ResyncSource(Volume& volume, Repair& repair, Peers& peers, const Term& term)
+ResyncSource::ResyncSource(Volume& volume, Repair& repair, Peers& peers, const Term& term,
+                           const SendRoom& room)
     : v_(volume),
       peers_(peers),
       term_(term),
+      room_(room),
       pace_(volume.config.resync_latency_target, volume.config.resync_rate_min),
       repairing_(repair) {}
 
@@ -141,7 +143,7 @@ void ResyncSource::pump(Peer& peer) {
   Peer::Resync& s = *peer.resync();
   if (v_.now < s.pause_until || v_.log.committed_end() < s.not_before) return;
   if (!s.chosen) choose_blocks(peer, s);
-  while (s.reads < reads_max && s.flying_bytes < v_.config.sync_window_bytes) {
+  while (s.reads < reads_max && room_.for_resync(peer)) {
     if (v_.read_arena.free() < 64 + v_.read_arena.size() / 2) return;  // clients' reads come first
     if (!pace_.ready()) break;
     if (!s.again.empty()) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "awaiting_repair.h"
+#include "send_room.h"
 #include "term.h"
 #include "twinloft/spool-repl/core/pace.h"
 
@@ -25,7 +26,7 @@ namespace twinloft::repl::core {
 
 class ResyncSource {
  public:
-  ResyncSource(Volume& volume, Repair& repair, Peers& peers, const Term& term);
+  ResyncSource(Volume& volume, Repair& repair, Peers& peers, const Term& term, const SendRoom& room);
   ResyncSource(const ResyncSource&) = delete;
   ResyncSource& operator=(const ResyncSource&) = delete;
 
@@ -87,6 +88,7 @@ class ResyncSource {
   Volume& v_;
   Peers& peers_;
   const Term& term_;
+  const SendRoom& room_;
   Pace pace_;
   std::size_t turn_ = 0;  // the first peer of the next pump()
   std::uint64_t next_op_ = 1;

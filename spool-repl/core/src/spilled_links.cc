@@ -92,15 +92,19 @@ bool PeerLinks::pump_spilled(Peer& peer, Peer::Streaming& stream) {
     refuse(v_, peer, fmt::format("replica {} lacks records that are not kept any more", peer.id()));
     return false;
   }
-  if (outstanding(peer, stream) > v_.config.send_window_bytes) return false;
-  if (!stream.chunk || stream.chunk->at >= stream.chunk->bytes.size()) {
-    stream.chunk.reset();
-    const SpillIndex::Held& held = v_.far.spill().of(stream.sent_end);
+  if (stream.chunk && stream.chunk->at >= stream.chunk->bytes.size()) stream.chunk.reset();
+  const SpillIndex::Held& held = v_.far.spill().of(stream.sent_end);
+  std::uint64_t next = stream.chunk ? std::min<std::uint64_t>(stream.chunk->bytes.size() - stream.chunk->at,
+                                                              record_blocks_max * block_size)
+                                    : spill_header_bytes + held.chunk.bytes;
+  if (!room_.for_records(peer, next)) return false;
+  if (!stream.chunk) {
     stream.reading_chunk = held.chunk.number;
+    stream.reading_bytes = next;
     read_chunk(peer, held);
     return false;
   }
-  RecordNo end = v_.far.spill().of(stream.sent_end).end();
+  RecordNo end = held.end();
   std::string why = send_spilled(peer, stream);
   if (!why.empty()) lose_spill(end, why);
   return why.empty();
@@ -166,13 +170,6 @@ RecordNo PeerLinks::received(const Peer::Streaming& stream, Lsn lsn) const {
   for (const auto& s : stream.sent)
     if (s.mark.lsn <= lsn) end = s.end;
   return end;
-}
-
-// Bytes that were sent and are not durable there yet.
-std::uint64_t PeerLinks::outstanding(const Peer& peer, const Peer::Streaming& stream) const {
-  if (peer.config.buffer) return stream.sent_bytes;
-  RecordNo acked = std::max(peer.durable_end, v_.log.first());
-  return v_.log.pos_before(stream.sent_end).v - v_.log.pos_before(std::min(acked, stream.sent_end)).v;
 }
 
 }  // namespace twinloft::repl::core

@@ -79,7 +79,8 @@ class Node {
         signals_(std::move(signals)),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         process_{std::make_shared<stream::WorkPool>(settings.compression_threads),
-                 std::make_shared<stream::SharedBandwidth>()},
+                 std::make_shared<stream::SharedBandwidth>(),
+                 std::make_shared<stream::MemoryPool>(settings.link_memory)},
         bandwidth_(settings.bandwidth),
         order_(std::move(settings.volumes)) {}
 
@@ -205,6 +206,9 @@ class Node {
     if (auto node = daemon::load_config(path_)) {
       log_set_level(node->log_level);
       set_bandwidth(node->bandwidth);
+      if (Status set = process_.memory->set_bytes(node->link_memory); !set)
+        log_error("reload: link_memory stays {} MiB: {}", process_.memory->bytes() >> 20,
+                  set.error().message);
       for (const auto& v : node->volumes) reload_volume(v);
       for (const auto& v : volumes_)
         if (std::none_of(node->volumes.begin(), node->volumes.end(),

@@ -9,11 +9,18 @@
 
 namespace twinloft::repl::daemon {
 
+// Of what is on its way to the peer.
+struct LinkMemoryState {
+  std::uint64_t held = 0, bound = 0;  // bytes: of this link, and the most of all links
+  bool waits = false;                 // more would be sent if there were memory for it
+};
+
 struct LinkState {
   net::LinkProtection protection;
   stream::Rate rate = {}, rate_of_all = {};           // at present
   compress::Setting compression = {};                 // as configured
   std::optional<stream::PackingStatus> packing = {};  // nothing: the peer's release knows no frames
+  std::optional<LinkMemoryState> memory = {};
 };
 
 }  // namespace twinloft::repl::daemon

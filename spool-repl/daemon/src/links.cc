@@ -77,7 +77,12 @@ std::map<ReplicaId, LinkState> Links::states() const {
   stream::Rate all = bandwidth_ ? bandwidth_->rate() : stream::Rate();
   for (const auto& [id, peer] : peers_)
     if (auto link = net_->protection(id))
-      out[id] = {*link, peer.rate, all, peer.compression, net_->packing_status(id)};
+      out[id] = {*link,
+                 peer.rate,
+                 all,
+                 peer.compression,
+                 net_->packing_status(id),
+                 shares_ ? std::optional(shares_->state(id)) : std::nullopt};
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "expiry_watch.h"
+#include "link_shares.h"
 #include "link_state.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/core/core.h"
@@ -26,6 +27,7 @@ class Links {
     Random& random;
     const Clock& clock;
     ProcessParts process = {};
+    std::shared_ptr<LinkShares> shares = {};  // null: no bound for all links
   };
   // step: gets the input of the links. certificate: warnings before one ends; peer 0: of this replica.
   // Connects and listens from now on. Errors: the addresses, or the files of read_link_security().
@@ -55,7 +57,8 @@ class Links {
         clock_(around.clock),
         step_(std::move(step)),
         trouble_(std::move(trouble)),
-        expiry_(std::move(certificate)) {}
+        expiry_(std::move(certificate)),
+        shares_(around.shares) {}
   void watch_certificates();
   void watch_bandwidth();
   void on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter);
@@ -65,6 +68,7 @@ class Links {
   Step step_;
   Trouble trouble_;
   ExpiryWatch expiry_;
+  std::shared_ptr<LinkShares> shares_;  // null: no bound
   ports::Loop::TimerId expiry_timer_ = 0, bandwidth_timer_ = 0;
   std::shared_ptr<stream::SharedBandwidth> bandwidth_;  // of the process
   std::optional<std::int64_t> certificate_ends_;        // of this replica

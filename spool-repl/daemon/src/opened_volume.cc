@@ -27,7 +27,8 @@ std::vector<SpillChunk> open_spill(const VolumeSettings& settings, OpenedVolume&
 }  // namespace
 
 Result<std::unique_ptr<OpenedVolume>> OpenedVolume::open(const VolumeSettings& settings, Storage storage,
-                                                         Random& random, const StartEvent& happened) {
+                                                         Random& random, const StartEvent& happened,
+                                                         std::shared_ptr<core::LinkMemory> link_memory) {
   auto v = std::make_unique<OpenedVolume>();
   v->storage = std::move(storage);
   core::Config config = core_config(settings);
@@ -46,6 +47,7 @@ Result<std::unique_ptr<OpenedVolume>> OpenedVolume::open(const VolumeSettings& s
   v->reads = std::make_unique<core::Arena>(v->read_memory.span());
   std::vector<SpillChunk> chunks = open_spill(settings, *v, happened);
   config.spill = v->spill.has_value();
+  config.link_memory = std::move(link_memory);
   TL_TRY_ASSIGN(v->core, core::Core::create(config, std::move(log), *v->arena, *v->reads, random, chunks));
   return v;
 }

@@ -12,9 +12,11 @@
 namespace twinloft::repl::daemon {
 
 struct OpenedVolume {
+  // link_memory: of the process; null: each link has its windows.
   // Errors: the arena is too small or larger than the machine's memory, or the journal cannot be replayed.
   static Result<std::unique_ptr<OpenedVolume>> open(const VolumeSettings& settings, Storage storage,
-                                                    Random& random, const StartEvent& happened);
+                                                    Random& random, const StartEvent& happened,
+                                                    std::shared_ptr<core::LinkMemory> link_memory = {});
 
   Storage storage;
   ArenaMemory arena_memory, read_memory;

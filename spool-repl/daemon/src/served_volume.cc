@@ -62,10 +62,15 @@ Status ServedVolume::open() {
   TL_TRY_ASSIGN(Storage storage, open_storage(settings_));
   remove_stale_link(settings_);
   reporter_ = std::make_unique<Reporter>(settings_, clock_);
-  TL_TRY_ASSIGN(opened_, OpenedVolume::open(settings_, std::move(storage), random_,
-                                            [this](std::string kind, std::string text, bool serious) {
-                                              reporter_->say(std::move(kind), std::move(text), serious);
-                                            }));
+  if (process_.memory) {
+    TL_TRY_ASSIGN(shares_, LinkShares::join(settings_.peers, process_.memory));
+  }
+  TL_TRY_ASSIGN(opened_, OpenedVolume::open(
+                             settings_, std::move(storage), random_,
+                             [this](std::string kind, std::string text, bool serious) {
+                               reporter_->say(std::move(kind), std::move(text), serious);
+                             },
+                             shares_));
   reporter_->set_epoch([this] { return core().status().epoch.counter; });
   reporter_->set_on_event([this] { state_may_differ_ = true; });
   TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
@@ -90,7 +95,7 @@ Status ServedVolume::join_parts() {
   if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
   TL_TRY_ASSIGN(nbd_tls_, read_nbd_tls(settings_));
   TL_TRY_ASSIGN(links_, Links::start(
-                            settings_, superblock, {*loop_, random_, clock_, process_}, step,
+                            settings_, superblock, {*loop_, random_, clock_, process_, shares_}, step,
                             [this](ReplicaId peer, const std::string& text) {
                               reporter_->say("connection", text, true, peer, 0, true);
                             },

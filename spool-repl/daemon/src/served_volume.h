@@ -88,6 +88,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   Roles roles_;
   std::unique_ptr<StateTeller> teller_;
   std::unique_ptr<Reporter> reporter_;
+  std::shared_ptr<LinkShares> shares_;
   std::unique_ptr<OpenedVolume> opened_;
   std::unique_ptr<io::UringLoop> loop_;
   std::unique_ptr<ClientRequests> requests_;

@@ -324,6 +324,15 @@ std::string bandwidth_text(const NodeView& v, const core::PeerStatus& p) {
                      l.packing ? "" : ": NOT KEPT, the peer's release does not know it");
 }
 
+// Nothing is said while the link has enough.
+std::string memory_text(const NodeView& v, const core::PeerStatus& p) {
+  auto link = v.links.find(p.id);
+  if (link == v.links.end() || !link->second.memory || !link->second.memory->waits) return "";
+  const LinkMemoryState& m = *link->second.memory;
+  return fmt::format("\n           memory {} on the way: link_memory, {} for all links, leaves no more",
+                     size_text(m.held), size_text(m.bound));
+}
+
 std::string behind_line(const core::VolumeStatus& s) {
   if (!s.behind || s.role == core::Role::primary) return "";
   const core::BehindReport& r = *s.behind;
@@ -366,6 +375,7 @@ std::string status_text(const NodeView& v) {
     out += buffer_text(s, p);
     out += compression_text(v, p);
     out += bandwidth_text(v, p);
+    out += memory_text(v, p);
     if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -444,6 +454,14 @@ json::value compression_json(const LinkState& link) {
   return out;
 }
 
+// null: the links have no bound together.
+json::value memory_json(const LinkState& link) {
+  if (!link.memory) return nullptr;
+  return json::object{{"held_bytes", link.memory->held},
+                      {"bound_of_all_bytes", link.memory->bound},
+                      {"waits", link.memory->waits}};
+}
+
 // null: not connected. expires: of the peer's certificate, in seconds since 1970, UTC.
 json::value link_json(const NodeView& v, const core::PeerStatus& p) {
   auto link = v.links.find(p.id);
@@ -453,7 +471,8 @@ json::value link_json(const NodeView& v, const core::PeerStatus& p) {
                    {"expires", nullptr},
                    {"compression", compression_json(link->second)},
                    {"limit_bytes_per_second", rate_json(link->second.rate)},
-                   {"limit_of_all_bytes_per_second", rate_json(link->second.rate_of_all)}};
+                   {"limit_of_all_bytes_per_second", rate_json(link->second.rate_of_all)},
+                   {"memory", memory_json(link->second)}};
   if (protection.peer_expires) out["expires"] = *protection.peer_expires;
   return out;
 }

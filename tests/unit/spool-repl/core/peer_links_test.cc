@@ -10,12 +10,14 @@ struct PeerLinksTest : testing::Test {
   PeerLinksTest() { make(with_peers({2})); }
   void make(Config config) {
     links.reset();
+    room.reset();
     parts = std::make_unique<PrimaryParts>(std::move(config));
     membership = std::make_unique<Membership>(parts->volume, parts->checkpointer, parts->peers, parts->term,
                                               requests);
-    resync = std::make_unique<ResyncSource>(parts->volume, parts->repair, parts->peers, parts->term);
+    room = std::make_unique<SendRoom>(parts->volume, parts->peers);
+    resync = std::make_unique<ResyncSource>(parts->volume, parts->repair, parts->peers, parts->term, *room);
     links = std::make_unique<PeerLinks>(parts->volume, parts->checkpointer, parts->peers, parts->term,
-                                        *membership, *resync);
+                                        *membership, *resync, *room);
     membership->take_office(set_of(1), std::nullopt);
     membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), {});
   }
@@ -52,6 +54,7 @@ struct PeerLinksTest : testing::Test {
   FakeRequests requests;
   std::unique_ptr<PrimaryParts> parts;
   std::unique_ptr<Membership> membership;
+  std::unique_ptr<SendRoom> room;
   std::unique_ptr<ResyncSource> resync;
   std::unique_ptr<PeerLinks> links;
 };

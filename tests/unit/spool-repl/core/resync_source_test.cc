@@ -47,7 +47,8 @@ struct ResyncSourceTest : testing::Test {
   }
 
   PrimaryParts parts{with_peers({2})};
-  ResyncSource source{parts.volume, parts.repair, parts.peers, parts.term};
+  SendRoom room{parts.volume, parts.peers};
+  ResyncSource source{parts.volume, parts.repair, parts.peers, parts.term, room};
 };
 
 TEST_F(ResyncSourceTest, AnOfferHoldsTheTailAndThePeerCountsForNothing) {

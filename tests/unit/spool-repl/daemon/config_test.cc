@@ -212,6 +212,19 @@ TEST_F(ConfigTest, Bandwidth) {
   EXPECT_TRUE(refused("bandwidth = \"1KiB\"\n" + minimal, 1, "bandwidth", "at least 128 KiB a second"));
 }
 
+TEST_F(ConfigTest, LinkMemory) {
+  std::string peer = minimal + far_peer;
+  auto usual = load(peer);
+  ASSERT_TRUE(usual) << usual.error().message;
+  EXPECT_EQ(usual->link_memory, 32u << 20);
+  auto out = load("link_memory = \"8MiB\"\n" + peer);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->link_memory, 8u << 20);
+  EXPECT_TRUE(refused("link_memory = \"7MiB\"\n" + peer, 1, "link_memory",
+                      "at least 8 MiB for the links of this file: 4 MiB for each, 8 MiB for a buffered one"));
+  EXPECT_TRUE(refused("link_memory = \"much\"\n" + minimal, 1, "link_memory", "much"));
+}
+
 TEST_F(ConfigTest, Defaults) {
   auto out = load(minimal);
   ASSERT_TRUE(out) << out.error().message;

@@ -10,6 +10,7 @@
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/core/effects.h"
+#include "twinloft/spool-repl/core/link_memory.h"
 #include "twinloft/spool-repl/format/agreement.h"
 #include "twinloft/spool-repl/format/recovered.h"
 #include "twinloft/spool-repl/format/spill.h"
@@ -78,6 +79,8 @@ struct Config {
   std::uint32_t journal_writes_in_flight = 4;
   std::uint64_t send_window_bytes = 16u << 20;  // journal bytes that were sent to a peer, and are not durable
                                                 // there yet
+  // Bounds what all links of a process hold, beside the windows. Null: the windows alone.
+  std::shared_ptr<LinkMemory> link_memory;
   std::uint32_t home_writes_in_flight = 16;
   // Zeros in a round of the checkpointer. Some devices need writes for them, and the tail waits for the
   // round.

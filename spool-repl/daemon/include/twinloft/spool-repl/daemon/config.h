@@ -85,6 +85,7 @@ struct NodeSettings {
   LogLevel log_level = LogLevel::info;
   unsigned compression_threads = 1;
   stream::BandwidthPlan bandwidth;  // of all links
+  std::uint64_t link_memory = 0;    // bytes: the most of all links
   std::vector<VolumeSettings> volumes;
 };
 

@@ -9,6 +9,7 @@
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
 #include "twinloft/spool-repl/daemon/link_security.h"
+#include "twinloft/spool-repl/stream/memory_pool.h"
 
 namespace twinloft::repl::daemon {
 
@@ -22,6 +23,7 @@ struct StartHooks {
 struct ProcessParts {
   std::shared_ptr<stream::WorkPool> pool = {};              // null: nothing is compressed
   std::shared_ptr<stream::SharedBandwidth> bandwidth = {};  // of all links; null: no limit
+  std::shared_ptr<stream::MemoryPool> memory = {};  // of all links; null: the windows alone are limits
 };
 
 class VolumeRunner {

@@ -1,0 +1,121 @@
+#include "config_peers.h"
+
+#include "link_shares.h"
+
+namespace twinloft::repl::daemon {
+
+namespace {
+
+constexpr std::uint64_t buffer_bytes_min = 16u << 20;  // several of the largest records
+
+void read_buffer(const Table& p, const toml::table& table, const VolumeSettings& v, PeerSettings& peer) {
+  using WhenFull = core::BufferConfig::WhenFull;
+  core::BufferConfig buffer;
+  p.size("buffer", buffer.bytes);
+  p.choice<WhenFull>("buffer_full", {{"slow-down", WhenFull::slow_down}, {"resync", WhenFull::resync}},
+                     buffer.when_full);
+  if (!table.contains("buffer")) {
+    if (table.contains("buffer_full"))
+      p.error(table.get("buffer_full"), "buffer_full", "applies to a buffered link: set `buffer` too");
+    return;
+  }
+  if (peer.protocol != core::Protocol::A)
+    p.error(table.get("buffer"), "buffer", "needs protocol = \"A\": no acknowledgement waits for this peer");
+  if (buffer.bytes < buffer_bytes_min)
+    p.error(table.get("buffer"), "buffer", fmt::format("at least {} MiB", buffer_bytes_min >> 20));
+  if (table.contains("clear_text"))
+    p.error(table.get("buffer"), "buffer", "is for long lines: such a link needs TLS, not clear_text");
+  else if (v.tls.certificate.empty() && v.secret_file.empty())
+    p.error(table.get("buffer"), "buffer",
+            "is for long lines: such a link needs TLS. Set tls_certificate, or secret_file");
+  peer.buffer = buffer;
+}
+
+void read_compression(const Table& p, const toml::table& table, PeerSettings& peer) {
+  std::string text = "none";
+  p.text("compression", text);
+  auto setting = compress::parse_setting(text);
+  if (!setting) return p.error(table.get("compression"), "compression", setting.error().message);
+  peer.compression = *setting;
+}
+
+}  // namespace
+
+void read_bandwidth(const Table& t, stream::BandwidthPlan& plan) {
+  if (t.raw().contains("bandwidth")) {
+    std::uint64_t rate = stream::rate_min;
+    t.size("bandwidth", rate);
+    if (rate < stream::rate_min)
+      t.error(t.raw().get("bandwidth"), "bandwidth",
+              fmt::format("at least {} KiB a second", stream::rate_min >> 10));
+    plan = stream::BandwidthPlan(rate);
+  }
+  const toml::node* node = t.raw().get("bandwidth_at");
+  if (!node) return;
+  const toml::array* list = node->as_array();
+  if (!list) return t.error(node, "bandwidth_at", "expected a list of texts, such as [\"08:00-18:00 4MiB\"]");
+  for (const auto& each : *list) {
+    auto text = each.value_exact<std::string>();
+    if (!text)
+      t.error(&each, "bandwidth_at", "expected a list of texts, such as [\"08:00-18:00 4MiB\"]");
+    else if (Status added = plan.add_hours(*text); !added)
+      t.error(&each, "bandwidth_at", added.error().message);
+  }
+}
+
+void read_link_memory(const Table& t, NodeSettings& node) {
+  node.link_memory = usual_link_memory(node.volumes);
+  t.size("link_memory", node.link_memory);
+  std::uint64_t least = link_memory_min(node.volumes);
+  if (node.link_memory < least)
+    t.error(
+        t.raw().get("link_memory"), "link_memory",
+        fmt::format("at least {} MiB for the links of this file: {} MiB for each, {} MiB for a buffered one",
+                    least >> 20, core::link_reserve >> 20, core::buffered_link_reserve >> 20));
+}
+
+void read_peers(const Table& t, VolumeSettings& v) {
+  const toml::array* peers = t.raw().get_as<toml::array>("peer");
+  if (!peers && t.raw().contains("peer"))
+    return t.error(t.raw().get("peer"), "peer", fmt::format("expected [[volume.{}.peer]]", v.name));
+  if (!peers) return;
+  for (const auto& node : *peers) {
+    const toml::table* table = node.as_table();
+    if (!table) {
+      t.error(&node, "peer", fmt::format("expected [[volume.{}.peer]]", v.name));
+      continue;
+    }
+    Table p(t, *table, fmt::format("volume.{}.peer", v.name));
+    PeerSettings peer;
+    p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full",
+             "bandwidth", "bandwidth_at", "compression"});
+    p.integer("id", 1, replica_id_max, peer.id, true);
+    p.text("address", peer.address, true);
+    p.peer_address("address", peer.address);
+    using core::Protocol;
+    p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}},
+                       peer.protocol);
+    read_buffer(p, *table, v, peer);
+    read_compression(p, *table, peer);
+    read_bandwidth(p, peer.bandwidth);
+    p.text("certificate_name", peer.certificate_name);
+    p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
+    if (peer.direct_cable && !net::numeric_address(peer.address))
+      p.error(table->get("clear_text"), "clear_text",
+              "needs a numeric address of the peer: the answer of a name server could lead elsewhere");
+    if (peer.certificate_name.starts_with('.'))
+      p.error(table->get("certificate_name"), "certificate_name", "would be the name of many hosts");
+    for (const PeerSettings& other : v.peers)
+      if (!peer.certificate_name.empty() && other.certificate_name == peer.certificate_name)
+        p.error(table->get("certificate_name"), "certificate_name",
+                fmt::format("is replica {}'s: each of the two could take the other's place", other.id));
+    if (peer.id == v.replica) p.error(table->get("id"), "id", "is this replica's own");
+    for (const PeerSettings& other : v.peers)
+      if (other.id == peer.id) p.error(table->get("id"), "id", "is used twice");
+    v.peers.push_back(std::move(peer));
+  }
+  if (v.peers.size() > bitmap_slots)
+    return t.error(t.raw().get("peer"), "peer", fmt::format("more than {} peers", bitmap_slots));
+}
+
+}  // namespace twinloft::repl::daemon
