@@ -69,6 +69,8 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   parts_ = random_.below(3) == 0;
   ask_peers_for_ = std::chrono::milliseconds(1 + random_.below(10));
   write_ack_durable_ = random_.below(6) == 0;
+  read_policy_ = some_read_policy();
+  balanced_read_timeout_ = std::chrono::milliseconds(random_.below(2) == 0 ? 5 : 100);
   // A block of a record, or a chunk of the spill, beside what is reserved for a resync.
   if (random_.below(2) == 0) link_reserve_ = (5u << 18) + record_blocks_max * block_size;
   if (random_.below(2) == 0) {
@@ -79,6 +81,11 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   }
 }
 Cluster::~Cluster() = default;
+
+core::ReadPolicy Cluster::some_read_policy() {
+  auto kind = static_cast<core::ReadPolicy::Kind>(random_.below(6));
+  return {kind, 8u << random_.below(3)};
+}
 
 // ---- time
 
@@ -153,6 +160,8 @@ core::Config Cluster::config_of(const Node& n) {
   c.resync_latency_target = resync_latency_target_;
   c.resync_rate_min = 16u << 20;
   c.fetch_timeout = fetch_timeout_;
+  c.read_policy = read_policy_;
+  c.balanced_read_timeout = balanced_read_timeout_;
   if (link_reserve_)
     c.link_memory = std::make_shared<SimLinkMemory>(
         *link_reserve_ + (spills_ ? spill_chunk_bytes_max + spill_header_bytes : 0), random_, coverage_,
@@ -305,6 +314,11 @@ void Cluster::inject_fault() {
   if (spills_ && random_.below(3) == 0) harm_spill();
   note_ring();
   check_all("before the fault");
+  if (random_.below(4) == 0) {
+    read_policy_ = some_read_policy();
+    for (auto& n : nodes_)
+      if (n->alive()) feed(*n, core::SetReadPolicy{read_policy_});
+  }
   if (random_.below(3) == 0) return inject_partial_fault();
   bool power = random_.below(3) != 0;
   if (random_.below(12) == 0) return random_.below(3) == 0 ? begin_chain() : change_settings();

@@ -59,6 +59,7 @@ class Cluster {
   void run();
 
  private:
+  core::ReadPolicy some_read_policy();
   struct Node;
   struct Pending;  // a disk operation in flight
   struct DiskFault;
@@ -327,6 +328,8 @@ class Cluster {
   Duration ask_peers_for_{0}, slow_peer_{0}, fetch_timeout_{0}, resync_latency_target_{0};
   std::uint64_t disturbances_ = 0;  // number of faults, lost connections and changes of role
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
+  core::ReadPolicy read_policy_;
+  Duration balanced_read_timeout_{};
   std::optional<std::uint64_t> link_reserve_;  // the links of each process share a memory
   std::int64_t slow_us_[disk_kinds] = {};      // by DiskKind: up to this much longer
 

@@ -146,6 +146,9 @@ void Cluster::note_repair(const Node& to, const PeerMessage& message) {
     coverage_.hit("repair: a secondary asks");
   if (auto* m = std::get_if<FetchedBlock>(&message); m && m->kind == FetchedBlock::Kind::nothing)
     coverage_.hit("repair: the replica that was asked cannot read it either");
+  if (std::holds_alternative<ReadBlocks>(message)) coverage_.hit("balanced read: asked");
+  if (auto* m = std::get_if<BlocksRead>(&message))
+    coverage_.hit(m->blocks == 0 ? "balanced read: a member declines" : "balanced read: a member answers");
 }
 
 void Cluster::note_repairs(const Node& n) {

@@ -96,6 +96,9 @@ constexpr const char* expected[] = {
     "fault: an archive fails",
     // repair of the data area
     "fault: a sector of the data area cannot be read",
+    "balanced read: a member answers",
+    "balanced read: a member declines",
+    "balanced read: asked",
     "repair: a block had wrong content",
     "repair: fetched",
     "repair: the block was written meanwhile",

@@ -8,11 +8,13 @@
 
 namespace twinloft::repl::core {
 
-ClientIo::ClientIo(Volume& volume, Checkpointer& checkpointer, Repair& repair, Pace& pace, const Term& term)
+ClientIo::ClientIo(Volume& volume, Checkpointer& checkpointer, Repair& repair, Pace& pace, const Term& term,
+                   ReadBalance& balance)
     : v_(volume),
       checkpointer_(checkpointer),
       pace_(pace),
       term_(term),
+      balance_(balance),
       pending_(volume.arena),
       repairing_reads_(repair),
       repairing_writes_(repair) {

@@ -18,6 +18,7 @@
 #include "awaiting_repair.h"
 #include "checkpointer.h"
 #include "open_batch.h"
+#include "read_balance.h"
 #include "requests.h"
 #include "term.h"
 #include "twinloft/spool-repl/core/pace.h"
@@ -27,7 +28,8 @@ namespace twinloft::repl::core {
 class ClientIo final : public Requests {
  public:
   // `pace` gets the latency of each request.
-  ClientIo(Volume& volume, Checkpointer& checkpointer, Repair& repair, Pace& pace, const Term& term);
+  ClientIo(Volume& volume, Checkpointer& checkpointer, Repair& repair, Pace& pace, const Term& term,
+           ReadBalance& balance);
   ~ClientIo() { pending_.clear(); }
   ClientIo(const ClientIo&) = delete;
   ClientIo& operator=(const ClientIo&) = delete;
@@ -35,7 +37,9 @@ class ClientIo final : public Requests {
   void submit(const ClientRequest& request);
   void on_client_read(std::uint64_t token_number, int error);
   void on_fill_read(std::uint64_t token_number, int error);
-  bool on_repaired(const Repair::Finished& finished);  // false: no request waits for this repair
+  bool on_repaired(const Repair::Finished& finished);             // false: no request waits for this repair
+  bool on_blocks_read(ReplicaId from, const BlocksRead& answer);  // false: the peer was not asked
+  void end_overdue_reads();                                       // they begin anew, here
 
   void retry_stalled();
   void seal_soon() { want_seal_ = true; }
@@ -64,6 +68,7 @@ class ClientIo final : public Requests {
     ClientRequest request;
     Instant since;         // when it came
     unsigned repairs = 0;  // so far
+    bool here = false;     // a peer did not answer as it should: nothing more is asked
     unsigned& repaired() { return repairs; }
   };
   struct Read {
@@ -71,6 +76,7 @@ class ClientIo final : public Requests {
       Lba lba;
       std::uint64_t blocks;
       std::vector<Slot> slots;  // empty: the disk reads directly into the client's memory
+      ReadBalance::Local read = {};
     };
     ReadRequest request;
     std::vector<Run> runs;
@@ -78,6 +84,7 @@ class ClientIo final : public Requests {
     std::uint64_t home_changes = 0;  // Volume::home_changes when it began
     std::vector<Lba> unreadable;     // blocks of failed runs, and blocks with wrong content
     bool stale = false;              // a block that does not fit its digest may have changed during the read
+    bool remote = false;             // a peer was asked
   };
   // A write, write-zeroes or trim. `fills`: the old content of edge blocks that the request covers in part.
   struct Write {
@@ -108,7 +115,9 @@ class ClientIo final : public Requests {
   void submit_read(const ClientRequest& request);
   bool try_read(const ReadRequest& request);
   void check_run(Read& read, const Read::Run& run);
-  void answer_read(const ReadRequest& request);
+  void end_run(std::unordered_map<std::uint64_t, Read>::iterator read);
+  bool take_answer(Read& read, const ReadBalance::Asked& asked, const BlocksRead& answer);
+  void answer_read(const Read& read);
   void after_repair(const ReadRequest& request, bool ok);
 
   // client_write.cc
@@ -126,6 +135,7 @@ class ClientIo final : public Requests {
   Checkpointer& checkpointer_;
   Pace& pace_;
   const Term& term_;
+  ReadBalance& balance_;
 
   BlockIndex pending_;  // newest content that is not committed; serial = batch serial
   OpenBatch open_;

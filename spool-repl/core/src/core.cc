@@ -5,6 +5,7 @@
 
 #include "primary.h"
 #include "promotion.h"
+#include "read_answers.h"
 #include "repair_answer.h"
 #include "secondary.h"
 #include "spiller.h"
@@ -19,12 +20,14 @@ struct Core::Parts {
         checkpointer(volume),
         repair(volume, checkpointer),
         answers(volume, repair),
+        read_answers(volume, repair),
         promotion(volume),
         spiller(volume) {}
   Volume volume;
   Checkpointer checkpointer;
   Repair repair;
   RepairAnswers answers;
+  ReadAnswers read_answers;
   Promotion promotion;
   Spiller spiller;
   std::optional<Promotion::Granted> granted;
@@ -58,6 +61,7 @@ struct Core::Parts {
   void refuse_demotion();
   void tell_state(bool always);
   bool step_repair(ReplicaId from, PeerMessage& message);
+  bool step_balanced_read(ReplicaId from, const PeerMessage& message);
   void advance_repair();
   bool may_be_promoted();
   void advance();
@@ -100,6 +104,8 @@ void Core::step(Event event) {
           parts_->with_role([&](auto& role) { role.submit(e); });
         } else if constexpr (std::is_same_v<E, CheckpointNow>) {
           parts_->checkpointer.request_all();
+        } else if constexpr (std::is_same_v<E, SetReadPolicy>) {
+          parts_->volume.read_policy = e.policy;
         } else if constexpr (std::is_same_v<E, Detach>) {
           parts_->volume.fail_device("the device was detached while it was in use");
         } else {
@@ -146,6 +152,9 @@ void Core::Parts::step(const DiskDone& e) {
       break;
     case TokenKind::answer_read:
       answers.on_read(n, e.error);
+      break;
+    case TokenKind::balanced_read:
+      read_answers.on_read(n, e.error);
       break;
     case TokenKind::bitmap:
       checkpointer.on_bitmap_written(e.error);
@@ -303,6 +312,7 @@ void Core::Parts::step(const PeerUp& e) {
   link->other_arbiter = false;
   link->refused = false;
   link->knows_buffers = e.knows_buffers;
+  link->knows_reads = e.knows_reads;
   link->since = volume.now;
   link->connection++;
   link->state.reset();
@@ -351,7 +361,7 @@ void Core::Parts::step(PeerInput& e) {
     promotion.handle(e.peer, *reply);
   } else if (auto* m = std::get_if<MatchRequest>(&e.message); m && (primary() || granted)) {
     two_primaries(e.peer, *m);
-  } else if (!step_repair(e.peer, e.message)) {
+  } else if (!step_repair(e.peer, e.message) && !step_balanced_read(e.peer, e.message)) {
     if (m) promotion.give_up(fmt::format("replica {} is Primary", e.peer));
     with_role([&](auto& r) { r.peer_input(e.peer, std::move(e.message)); });
   }
@@ -371,13 +381,33 @@ bool Core::Parts::step_repair(ReplicaId from, PeerMessage& message) {
   return answer != nullptr;
 }
 
+// True: the message was a question or an answer of a balanced read. A primary that has stepped down may still
+// get answers.
+bool Core::Parts::step_balanced_read(ReplicaId from, const PeerMessage& message) {
+  if (const auto* question = std::get_if<ReadBlocks>(&message)) {
+    std::uint64_t all = volume.sb.volume_blocks;
+    if (question->lba.v >= all || question->blocks > all - question->lba.v)
+      volume.refuse_link(from, "request for blocks beyond the volume's end");
+    else if (primary())
+      volume.refuse_link(from, "unexpected message of a primary: both replicas may be primary");
+    else
+      read_answers.ask(from, *question);
+    return true;
+  }
+  const auto* answer = std::get_if<BlocksRead>(&message);
+  if (answer && primary() && !primary()->on_blocks_read(from, *answer))
+    volume.refuse_link(from, "unrequested blocks");
+  return answer != nullptr;
+}
+
 // Runs after the role, which may have committed the records that a repair waits for. A finished repair lets
 // requests of the primary continue.
 void Core::Parts::advance_repair() {
-  if (!repair.busy() && !answers.busy()) return;
+  if (!repair.busy() && !answers.busy() && !read_answers.busy()) return;
   std::vector<Stream> streams;
   with_role([&](auto& r) { streams = r.streams(); });
   answers.advance(streams);
+  read_answers.advance(secondary() ? std::span<const Stream>(streams) : std::span<const Stream>());
   if (primary() && primary()->lost()) repair.give_up();
   repair.advance(streams);
   auto finished = repair.take_finished();
@@ -478,6 +508,7 @@ std::optional<Instant> Core::next_tick() const {
   consider(parts_->checkpointer.next_tick());
   consider(parts_->repair.next_tick());
   consider(parts_->answers.next_tick());
+  consider(parts_->read_answers.next_tick());
   consider(parts_->spiller.next_tick());
   if (auto* p = parts_->primary())
     consider(p->next_tick());
@@ -544,7 +575,8 @@ bool Core::settled() const {
   bool role = false;
   parts_->with_role([&](auto& r) { role = r.settled(); });
   return role && v.journal_in_flight == 0 && v.log.durable_end() == v.log.end() &&
-         parts_->checkpointer.nothing_to_do() && parts_->repair.idle() && parts_->answers.idle();
+         parts_->checkpointer.nothing_to_do() && parts_->repair.idle() && parts_->answers.idle() &&
+         !parts_->read_answers.busy();
 }
 
 }  // namespace twinloft::repl::core

@@ -12,7 +12,8 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
       term_(volume, peers_),
       room_(volume, peers_),
       resync_(volume, repair, peers_, term_, room_),
-      io_(volume, checkpointer, repair, resync_.pace(), term_),
+      balance_(volume, peers_, term_),
+      io_(volume, checkpointer, repair, resync_.pace(), term_, balance_),
       membership_(volume, checkpointer, peers_, term_, io_),
       links_(volume, checkpointer, peers_, term_, membership_, resync_, room_) {}
 
@@ -26,6 +27,7 @@ void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochV
 }
 
 void Primary::advance() {
+  io_.end_overdue_reads();
   if (v_.failed || term_.lost()) return io_.fail_everything();
   membership_.log_epoch_if_due();
   links_.match_those_that_wait();
@@ -91,7 +93,8 @@ void Primary::peer_state(ReplicaId id, const NodeState& state) {
 std::optional<Instant> Primary::next_tick() const {
   std::optional<Instant> next;
   if (v_.failed || term_.lost()) return next;
-  for (auto at : {io_.next_tick(), membership_.next_tick(), resync_.next_tick(), links_.next_tick()})
+  for (auto at : {balance_.next_tick(), io_.next_tick(), membership_.next_tick(), resync_.next_tick(),
+                  links_.next_tick()})
     if (at && (!next || *at < *next)) next = at;
   return next;
 }
@@ -104,6 +107,7 @@ void Primary::fill_status(VolumeStatus& s) const {
   if (s.suspended) s.waits_for = membership_.waits_for();
   s.waiting_requests = io_.waiting_requests() + resync_.waiting_requests();
   links_.fill_status(s, io_.no_room());
+  balance_.fill_status(s);
 }
 
 }  // namespace twinloft::repl::core

@@ -17,6 +17,7 @@
 #include "client_io.h"
 #include "membership.h"
 #include "peer_links.h"
+#include "read_balance.h"
 #include "repair.h"
 #include "resync_source.h"
 #include "send_room.h"
@@ -52,6 +53,7 @@ class Primary {
     links_.on_spill_read(token_number, error, std::move(chunk));
   }
   std::vector<Stream> streams() const { return links_.streams(); }
+  bool on_blocks_read(ReplicaId from, const BlocksRead& answer) { return io_.on_blocks_read(from, answer); }
   void on_repaired(const std::vector<Repair::Finished>& finished);
   void peer_up(ReplicaId id) { links_.peer_up(id); }
   void peer_down(ReplicaId id) { links_.peer_down(id); }
@@ -76,6 +78,7 @@ class Primary {
   Term term_;
   SendRoom room_;
   ResyncSource resync_;
+  ReadBalance balance_;
   ClientIo io_;
   Membership membership_;
   PeerLinks links_;

@@ -102,7 +102,8 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
                            !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply> &&
                            !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck> &&
                            !std::is_same_v<M, SyncDiffer> && !std::is_same_v<M, FetchBlock> &&
-                           !std::is_same_v<M, FetchedBlock>)
+                           !std::is_same_v<M, FetchedBlock> && !std::is_same_v<M, ReadBlocks> &&
+                           !std::is_same_v<M, BlocksRead>)
           handle(m);
       },
       message);

@@ -29,6 +29,7 @@ enum class TokenKind : std::uint8_t {
   bitmap,
   repair_read,
   answer_read,
+  balanced_read,  // for a primary's ReadBlocks
   erase,
   spill_fill,  // a journal read for the spill
   spill_write,
@@ -57,6 +58,7 @@ struct Link {
   std::string unfit;  // the last handshake found other settings. on_peer_loss does not leave out such a peer
   bool other_arbiter = false;  // the peer uses another arbiter, or none
   bool knows_buffers = false;  // it understands Behind and KeepFor
+  bool knows_reads = false;    // it understands ReadBlocks
 };
 
 class Volume {
@@ -137,6 +139,7 @@ class Volume {
   Lsn commit_lsn() const { return log.mark_before(log.committed_end()).lsn; }
 
   const Config config;
+  ReadPolicy read_policy = config.read_policy;
   Arena& arena;
   Arena& read_arena;
   Random& random;

@@ -207,6 +207,14 @@ void read_resync(const Table& t, VolumeSettings& v) {
   v.resync_latency_target = Duration(0);
 }
 
+void read_balancing(const Table& t, VolumeSettings& v) {
+  std::string text = core::text_of(v.read_balancing);
+  t.text("read_balancing", text);
+  auto policy = core::parse_read_policy(text);
+  if (!policy) return t.error(t.raw().get("read_balancing"), "read_balancing", policy.error().message);
+  v.read_balancing = *policy;
+}
+
 // From the machine's own file alone, since a name service may be slow.
 std::optional<gid_t> group_id(const std::string& name) {
   gid_t number = 0;
@@ -262,6 +270,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
            "min_in_sync",
            "slow_peer",
            "resync_latency_target",
+           "read_balancing",
            "resync_rate_min",
            "suspend_timeout",
            "archive",
@@ -309,6 +318,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
                        v.on_peer_loss);
   t.network_time("slow_peer", v.slow_peer);
   read_resync(t, v);
+  read_balancing(t, v);
   t.duration("suspend_timeout", v.suspend_timeout);
   t.path("archive", v.archive);
   t.path("spill", v.spill);

@@ -100,6 +100,7 @@ core::Config core_config(const VolumeSettings& s) {
   c.resync_latency_target = s.resync_latency_target;
   c.resync_rate_min = s.resync_rate_min;
   c.suspend_timeout = s.suspend_timeout;
+  c.read_policy = s.read_balancing;
   for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol, p.buffer});
   c.seal_after = s.seal_after;
   c.write_ack_durable = s.write_ack_durable;

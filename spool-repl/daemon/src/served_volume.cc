@@ -35,8 +35,9 @@ void ServedVolume::request_stop(bool force) {
   if (loop_) loop_->post([this, force] { stopper_->ask(force); });
 }
 
-void ServedVolume::reload(std::vector<PeerSettings> peers, Security security) {
-  loop_->post([this, peers = std::move(peers), security = std::move(security)] {
+void ServedVolume::reload(const VolumeSettings& now, Security security) {
+  loop_->post([this, peers = now.peers, policy = now.read_balancing, security = std::move(security)] {
+    core().step(core::SetReadPolicy{policy});
     if (links_) links_->reload(peers, security.links);
     // The export itself changes at a restart only, so TLS neither begins nor ends before.
     if (!nbd_tls_ || !security.nbd) return;

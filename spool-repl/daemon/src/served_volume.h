@@ -27,7 +27,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
 
   // From any thread, once the volume is served.
   void request_stop(bool force);
-  void reload(std::vector<PeerSettings> peers, Security security);
+  void reload(const VolumeSettings& now, Security security);
   bool stands_down() const { return roles_.stands_down(); }
   bool has_failed() const { return failed_; }  // without a request
   const std::string& failure() const { return failure_; }

@@ -333,6 +333,16 @@ std::string memory_text(const NodeView& v, const core::PeerStatus& p) {
                      size_text(m.held), size_text(m.bound));
 }
 
+// Of a primary. Nothing is said as long as every read is from this machine's disk.
+std::string reads_text(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  bool balances = s.read_policy != core::ReadPolicy();
+  if (s.role != core::Role::primary || (!balances && p.reads == 0)) return "";
+  std::string wrong = p.wrong_reads == 0
+                          ? ""
+                          : fmt::format(", {} WITH OTHER CONTENT than was written", p.wrong_reads);
+  return fmt::format("\n           reads {}: {} answered{}", core::text_of(s.read_policy), p.reads, wrong);
+}
+
 std::string behind_line(const core::VolumeStatus& s) {
   if (!s.behind || s.role == core::Role::primary) return "";
   const core::BehindReport& r = *s.behind;
@@ -376,6 +386,7 @@ std::string status_text(const NodeView& v) {
     out += compression_text(v, p);
     out += bandwidth_text(v, p);
     out += memory_text(v, p);
+    out += reads_text(s, p);
     if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -518,6 +529,8 @@ json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
           {"durable_lsn", p.durable.v},
           {"link", link_json(v, p)},
           {"buffer", buffer_json(p)},
+          {"reads", p.reads},
+          {"wrong_reads", p.wrong_reads},
           {"reason", p.why}};
 }
 
@@ -597,6 +610,7 @@ std::string status_json(const NodeView& v) {
                     {"journal", json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
                     {"arena", json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
                     {"dirty_blocks", s.dirty_blocks},
+                    {"read_balancing", core::text_of(s.read_policy)},
                     {"since_start", since_start_json(s)},
                     {"peers", std::move(peers)}};
   return json::serialize(root) + "\n";

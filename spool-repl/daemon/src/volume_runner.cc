@@ -57,8 +57,8 @@ bool VolumeRunner::stands_down() const {
 std::string VolumeRunner::failure() const {
   return impl_->volume().failure();
 }
-void VolumeRunner::reload(std::vector<PeerSettings> peers, Security security) {
-  impl_->volume().reload(std::move(peers), std::move(security));
+void VolumeRunner::reload(const VolumeSettings& now, Security security) {
+  impl_->volume().reload(now, std::move(security));
 }
 
 }  // namespace twinloft::repl::daemon

@@ -72,7 +72,7 @@ void VolumeSupervisor::reload(VolumeSettings settings, Security security) {
     std::lock_guard lock(mutex_);
     settings_ = std::move(settings);
     if (runner_) {
-      return runner_->reload(settings_.peers, std::move(security));
+      return runner_->reload(settings_, std::move(security));
     }
     retry_asked_ = true;
   }

@@ -190,6 +190,10 @@ bool DigestTable::fits(Lba lba, const std::byte* block) const {
   return blocks_ == 0 || digest_fits(at(lba.v), volume_, lba, {block, block_size});
 }
 
+bool DigestTable::proves(Lba lba, const std::byte* block) const {
+  return blocks_ != 0 && at(lba.v) != digest_unknown && fits(lba, block);
+}
+
 void DigestTable::forget() {
   for (std::uint64_t page = 0; page < pages_.size(); ++page) {
     set_all(page, digest_unknown);

@@ -149,6 +149,21 @@ struct Encoder {
     w.put(std::uint8_t{m.nothing});
     (*this)(m.durable);
   }
+  void operator()(const ReadBlocks& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.lba.v);
+    w.put(m.blocks);
+    w.put(m.after.v);
+  }
+  void operator()(const BlocksRead& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.as_of.v);
+    w.put(m.blocks);
+    for (std::uint64_t word : m.zeros) w.put(word);
+    w.put_bytes(m.content);
+  }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
     w.put_bytes(m.attempt.bytes);
@@ -298,6 +313,19 @@ struct Decoder {
           return fail(Errc::corrupt, "records kept for replica {}", m.of);
         return m;
       }
+      case 24: {
+        ReadBlocks m;
+        m.epoch = epoch();
+        m.seq = r.get<std::uint64_t>();
+        m.lba.v = r.get<std::uint64_t>();
+        m.blocks = r.get<std::uint32_t>();
+        m.after = lsn();
+        if (m.blocks == 0 || m.blocks > read_blocks_max)
+          return fail(Errc::corrupt, "a question for {} blocks", m.blocks);
+        return m;
+      }
+      case 25:
+        return blocks_read();
       case 11: {
         ClaimReply m;
         r.get_into(m.attempt.bytes);
@@ -390,6 +418,28 @@ struct Decoder {
       return fail(Errc::corrupt, "a fetched block of unknown kind {}", kind);
     std::size_t bytes = m.kind == FetchedBlock::Kind::data ? std::size_t{block_size} : 0;
     if (r.remaining() != bytes) return fail(Errc::corrupt, "a fetched block of {} bytes", r.remaining());
+    ByteSpan content = r.get_bytes(bytes);
+    m.content.assign(content.begin(), content.end());
+    return m;
+  }
+
+  Result<PeerMessage> blocks_read() {
+    BlocksRead m;
+    m.epoch = epoch();
+    m.seq = r.get<std::uint64_t>();
+    m.as_of = lsn();
+    m.blocks = r.get<std::uint32_t>();
+    if (m.blocks > read_blocks_max) return fail(Errc::corrupt, "an answer of {} blocks", m.blocks);
+    m.zeros.resize((m.blocks + 63) / 64);
+    std::size_t zeros = 0;
+    for (std::uint64_t& word : m.zeros) {
+      word = r.get<std::uint64_t>();
+      zeros += static_cast<std::size_t>(std::popcount(word));
+    }
+    bool beyond = m.blocks % 64 != 0 && m.zeros.back() >> m.blocks % 64 != 0;
+    std::size_t bytes = r.remaining();
+    if (beyond || zeros > m.blocks || bytes != (m.blocks - zeros) * block_size)
+      return fail(Errc::corrupt, "an answer of {} blocks with {} bytes", m.blocks, bytes);
     ByteSpan content = r.get_bytes(bytes);
     m.content.assign(content.begin(), content.end());
     return m;

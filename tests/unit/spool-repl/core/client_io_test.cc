@@ -13,7 +13,9 @@ struct ClientIoTest : testing::Test {
     parts = std::make_unique<PrimaryParts>(std::move(config));
     parts->term.begin({1, {}}, set_of(1) | set_of(2), {});
     parts->term.note_logged(parts->volume.log.end());
-    io = std::make_unique<ClientIo>(parts->volume, parts->checkpointer, parts->repair, pace, parts->term);
+    balance = std::make_unique<ReadBalance>(parts->volume, parts->peers, parts->term);
+    io = std::make_unique<ClientIo>(parts->volume, parts->checkpointer, parts->repair, pace, parts->term,
+                                    *balance);
   }
   std::uint64_t submit(ClientOp op, std::uint64_t offset = 0, std::uint32_t length = 0,
                        std::byte* data = nullptr) {
@@ -51,6 +53,7 @@ struct ClientIoTest : testing::Test {
 
   Pace pace{Duration(0), 1};
   std::unique_ptr<PrimaryParts> parts;
+  std::unique_ptr<ReadBalance> balance;
   std::unique_ptr<ClientIo> io;
   std::deque<std::vector<std::byte>> content;
   std::uint64_t last_id = 0;

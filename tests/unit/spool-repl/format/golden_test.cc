@@ -242,7 +242,8 @@ TEST(Golden, Wire) {
                          "record",        "ack",           "commit",     "refuse",      "node-state",
                          "claim",         "claim-reply",   "sync-begin", "sync-ready",  "sync-data",
                          "sync-ack",      "sync-end",      "sync-check", "sync-differ", "sync-progress",
-                         "fetch-block",   "fetched-block", "behind",     "keep-for"};
+                         "fetch-block",   "fetched-block", "behind",     "keep-for",    "read-blocks",
+                         "blocks-read"};
   auto all = messages();
   ASSERT_EQ(std::size(names), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -190,7 +190,9 @@ inline std::vector<PeerMessage> messages() {
           FetchBlock{epoch, 6, Lba{77}, Lsn{43}},
           FetchedBlock{epoch, 6, FetchedBlock::Kind::data, Lsn{44}, block(0xc3)},
           Behind{epoch, Lsn{44}, Lsn{30}, 1 << 20, 2500},
-          KeepFor{epoch, 3, true, mark(30)}};
+          KeepFor{epoch, 3, true, mark(30)},
+          ReadBlocks{epoch, 8, Lba{640}, 70, Lsn{45}},
+          BlocksRead{epoch, 8, Lsn{46}, 70, {~std::uint64_t{0}, 0x3e}, block(0xd4)}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

@@ -64,6 +64,31 @@ TEST(Wire, AFetchedBlockIsOneBlockOrNone) {
   EXPECT_FALSE(accepted(static_cast<Kind>(3), {})) << "an unknown kind";
 }
 
+TEST(Wire, ABalancedReadIsOfWholeBlocks) {
+  auto asked = [](std::uint32_t blocks) {
+    return decode_peer_message(56, encoded(PeerMessage(ReadBlocks{epoch, 1, Lba{4}, blocks, Lsn{4}})))
+        .has_value();
+  };
+  EXPECT_TRUE(asked(1));
+  EXPECT_TRUE(asked(256));
+  EXPECT_FALSE(asked(0));
+  EXPECT_FALSE(asked(257));
+  auto accepted = [](std::uint32_t blocks, std::vector<std::uint64_t> zeros, std::size_t bytes) {
+    return decode_peer_message(
+               57, encoded(PeerMessage(BlocksRead{epoch, 1, Lsn{4}, blocks, std::move(zeros), Bytes(bytes)})))
+        .has_value();
+  };
+  EXPECT_TRUE(accepted(256, {0, 0, 0, 0}, 256 * block_size));
+  EXPECT_TRUE(accepted(2, {3}, 0));
+  EXPECT_TRUE(accepted(0, {}, 0)) << "declined";
+  EXPECT_FALSE(accepted(257, {0, 0, 0, 0, 0}, 257 * block_size)) << "more than a question";
+  EXPECT_FALSE(accepted(2, {1}, 2 * block_size)) << "more blocks than without the zeros";
+  EXPECT_FALSE(accepted(2, {1}, block_size - 1)) << "a part of a block";
+  EXPECT_FALSE(accepted(2, {4}, block_size)) << "a bit beyond the blocks";
+  EXPECT_FALSE(accepted(2, {7}, 0));
+  EXPECT_FALSE(accepted(0, {}, block_size)) << "content, and declined";
+}
+
 // The next promotion adds one to the counter.
 TEST(Wire, EpochCountersDoNotReachTheirEnd) {
   auto accepted = [](PeerMessage m) { return decode_peer_message(wire_type(m), encoded(m)).has_value(); };

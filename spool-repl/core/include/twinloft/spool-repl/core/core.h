@@ -74,6 +74,9 @@ struct Config {
   // buffer_patience, a resync does not wait any longer for a line that can carry the load.
   Duration buffer_interval = std::chrono::seconds(1), buffer_patience = std::chrono::minutes(5);
   Duration fetch_timeout = std::chrono::seconds(5);  // of each replica, for a block that cannot be read here
+  ReadPolicy read_policy;                            // at the start; see SetReadPolicy
+  // Of a question to a peer for blocks that a client reads. They are read here then.
+  Duration balanced_read_timeout = std::chrono::milliseconds(500);
   Duration seal_after = std::chrono::milliseconds(5);
   bool write_ack_durable = false;
   std::uint32_t journal_writes_in_flight = 4;
@@ -138,6 +141,9 @@ struct PeerStatus {
   bool dirty_known = false;  // false: it needs the whole volume, if the journal does not reach back to it
   bool split_brain = false;  // both histories have acknowledged writes that the other lacks
   std::optional<BufferStatus> buffer = {};
+  // Of a primary: since its promotion, questions that the peer has answered for clients' reads, and answers
+  // with other content than was written.
+  std::uint64_t reads = 0, wrong_reads = 0;
 };
 
 struct VolumeStatus {
@@ -172,6 +178,7 @@ struct VolumeStatus {
   std::uint64_t wrong_blocks = 0;  // since the start: reads of blocks with other content than was written
   std::optional<BehindReport> behind = {};  // of a secondary behind a buffered link, since its start
   std::uint64_t spilled = 0;                // bytes in the spill
+  ReadPolicy read_policy = {};              // of a primary
   std::vector<PeerStatus> peers;
 };
 

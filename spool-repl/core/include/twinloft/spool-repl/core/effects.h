@@ -12,6 +12,7 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/core/arena.h"
 #include "twinloft/spool-repl/core/log.h"
+#include "twinloft/spool-repl/core/read_policy.h"
 #include "twinloft/spool-repl/format/home_map.h"
 #include "twinloft/spool-repl/format/superblock.h"
 #include "twinloft/spool-repl/format/wire.h"
@@ -47,6 +48,7 @@ struct JournalReadDone {  // of a JournalRead or SpillRead
 struct PeerUp {  // connected and authenticated, of this volume, before its first message
   ReplicaId peer = 0;
   bool knows_buffers = true;  // it understands Behind and KeepFor
+  bool knows_reads = true;    // it understands ReadBlocks
 };
 struct PeerDown {
   ReplicaId peer = 0;
@@ -99,10 +101,13 @@ struct ArbiterAnswer {  // to an ArbiterRequest
   std::optional<EpochValue> current;  // nullopt: the arbiter has no value yet
   std::string why;                    // for the operator, if the outcome is unknown
 };
+struct SetReadPolicy {
+  ReadPolicy policy;
+};
 struct Detach {};  // the device is taken away from its users: waiting and later requests fail with EIO
 
 using Event = std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerUnfit, PeerInput,
-                           CheckpointNow, Detach, Promote, Demote, Discard, ArbiterAnswer>;
+                           CheckpointNow, SetReadPolicy, Detach, Promote, Demote, Discard, ArbiterAnswer>;
 
 // ---- effects
 

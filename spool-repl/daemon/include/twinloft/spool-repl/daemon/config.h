@@ -51,10 +51,11 @@ struct VolumeSettings {
                                                                    // not slow down
   std::uint64_t resync_rate_min = 4u << 20;                        // bytes a second
   Duration suspend_timeout{0};  // 0: a suspended volume waits without limit
-  std::string archive;          // directory for tails that are cut off; default: beside the journal
-  std::string spill;            // directory for records that far replicas lack; empty: none
-  std::uint64_t size = 0;       // bytes; used by `create`
-  std::string data, journal;    // paths
+  core::ReadPolicy read_balancing;
+  std::string archive;        // directory for tails that are cut off; default: beside the journal
+  std::string spill;          // directory for records that far replicas lack; empty: none
+  std::uint64_t size = 0;     // bytes; used by `create`
+  std::string data, journal;  // paths
   std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` if it makes the file
   std::uint64_t arena = 256ull << 20;       // bytes
   std::string listen;

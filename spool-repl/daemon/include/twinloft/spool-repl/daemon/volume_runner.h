@@ -46,9 +46,9 @@ class VolumeRunner {
   // The volume was demoted, or another replica was promoted. At its next start, the volume is secondary, also
   // with `role = "primary"`.
   bool stands_down() const;
-  // Changes the addresses of the peers and the secret for their next connections, and their compression
-  // and bandwidth at once. From any thread, while the volume is served.
-  void reload(std::vector<PeerSettings> peers, Security security);
+  // Changes the addresses of the peers and the secret for their next connections. Changes their
+  // compression and bandwidth, and read_balancing, at once. From any thread, while the volume is served.
+  void reload(const VolumeSettings& now, Security security);
 
  private:
   class Impl;

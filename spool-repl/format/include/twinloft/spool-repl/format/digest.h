@@ -52,8 +52,9 @@ class DigestTable {
 
   void put(Lba lba, const std::byte* block);
   void put_zeros(Lba lba, std::uint64_t blocks);
-  bool fits(Lba lba, const std::byte* block) const;
-  void forget();  // all digests become unknown
+  bool fits(Lba lba, const std::byte* block) const;    // true also if the digest is unknown
+  bool proves(Lba lba, const std::byte* block) const;  // the digest is known, and of this content
+  void forget();                                       // all digests become unknown
   // The longest run from `lba` on, of 1 to `blocks` blocks: either all are known to be zeros, or none is.
   struct Run {
     std::uint64_t blocks;

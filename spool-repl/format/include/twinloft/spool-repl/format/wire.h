@@ -212,10 +212,32 @@ struct KeepFor {
   bool operator==(const KeepFor&) const = default;
 };
 
+// From the primary, to a member of the in-sync set: asks for committed content, as of a moment when at least
+// everything up to `after` was committed.
+struct ReadBlocks {
+  Epoch epoch;
+  std::uint64_t seq = 0;  // ascending on each connection
+  Lba lba;
+  std::uint32_t blocks = 0;
+  Lsn after;
+  bool operator==(const ReadBlocks&) const = default;
+};
+inline constexpr std::uint32_t read_blocks_max = 256;  // of one question
+// The newest committed content as of `as_of`, or no block if this replica cannot supply it now.
+struct BlocksRead {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  Lsn as_of;
+  std::uint32_t blocks = 0;          // as asked; 0: declined
+  std::vector<std::uint64_t> zeros;  // a bit for each block that is all zeros
+  std::vector<std::byte> content;    // of the other blocks, in order
+  bool operator==(const BlocksRead&) const = default;
+};
+
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack,
                                  Commit, Refuse, NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData,
                                  SyncAck, SyncEnd, SyncCheck, SyncDiffer, SyncProgress, FetchBlock,
-                                 FetchedBlock, Behind, KeepFor>;
+                                 FetchedBlock, Behind, KeepFor, ReadBlocks, BlocksRead>;
 
 // Types 1 to 31 are messages of the handshake and of liveness, which only net/ uses. Types from 32 on are the
 // alternatives of PeerMessage.

@@ -39,8 +39,10 @@ inline constexpr std::uint16_t handshake_version = 2;
 inline constexpr std::uint64_t feature_buffers = 1;  // Behind, KeepFor
 inline constexpr std::uint64_t feature_frames = 2;   // frames behind the hellos, if both sides offer them
 inline constexpr std::uint64_t feature_short_records = 4;  // ShortRecord
+inline constexpr std::uint64_t feature_reads = 8;          // ReadBlocks, BlocksRead
 inline constexpr unsigned codecs_shift = 8;  // the codecs of CodecSet that the sender can decode
 inline constexpr std::uint64_t features_known = feature_buffers | feature_frames | feature_short_records |
+                                                feature_reads |
                                                 compress::CodecSet::all().bits() << codecs_shift;
 
 struct Identity {

@@ -1,0 +1,136 @@
+#include "read_answers.h"
+
+#include <algorithm>
+#include <array>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+namespace {
+constexpr std::array<std::byte, block_size> zero_block{};
+bool is_zero(const std::byte* block) {
+  return block == zero_block.data() ||
+         std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
+}
+}  // namespace
+
+void ReadAnswers::ask(ReplicaId from, const ReadBlocks& question) {
+  Question q;
+  q.peer = from;
+  q.connection = v_.find_link(from)->connection;
+  q.asked = question;
+  q.until = v_.now + v_.config.balanced_read_timeout;
+  if (questions_.size() >= questions_max) return decline(q);
+  questions_.emplace(++last_, std::move(q));
+}
+
+bool ReadAnswers::gone(const Question& q, std::span<const Stream> streams) const {
+  const Link* link = v_.find_link(q.peer);
+  bool other = !streams.empty() && (streams[0].peer != q.peer || streams[0].epoch != q.asked.epoch);
+  return !link->up || link->connection != q.connection || other || v_.now >= q.until;
+}
+
+void ReadAnswers::advance(std::span<const Stream> streams) {
+  for (auto& [number, q] : questions_) step(number, q, streams);
+  std::erase_if(questions_, [](const auto& each) { return each.second.done; });
+}
+
+void ReadAnswers::step(std::uint64_t number, Question& q, std::span<const Stream> streams) {
+  if (q.outstanding > 0) return;
+  if (gone(q, streams)) {
+    release(q);
+    q.done = true;
+    return;
+  }
+  if (streams.empty()) return;  // the connection is not matched yet, or a tail is being cut off
+  bool member = (v_.told_epoch().in_sync & set_of(v_.sb.replica)) != 0;
+  if (!member || v_.disk.inconsistent() || v_.failed || q.failed) return decline(q);
+  if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;
+  if (!q.read) read(number, q);
+  if (q.read) answer(q);
+}
+
+void ReadAnswers::read(std::uint64_t number, Question& q) {
+  if (v_.read_arena.free() < q.asked.blocks) return;  // the next event tries again
+  q.slots.assign(q.asked.blocks, std::nullopt);
+  q.home_changes = v_.home_changes;
+  bool begun = false;
+  for (std::uint32_t i = 0; i < q.asked.blocks; ++i) {
+    Lba lba = q.asked.lba + i;
+    bool absent = v_.committed.find(lba).kind == BlockIndex::Kind::absent;
+    if (absent) {
+      q.slots[i] = v_.read_arena.take();
+      if (!begun || !v_.home_map.follows(lba)) {
+        v_.out.home_reads.push_back({make_token(TokenKind::balanced_read, number), v_.home_map.at(lba), {}});
+        q.outstanding++;
+      }
+      add_piece(v_.out.home_reads.back().pieces, v_.read_arena.data(*q.slots[i]), block_size);
+    }
+    begun = absent;
+  }
+  q.read = q.outstanding == 0;
+}
+
+void ReadAnswers::on_read(std::uint64_t number, int error) {
+  auto it = questions_.find(number);
+  TL_CHECK(it != questions_.end() && it->second.outstanding > 0);
+  Question& q = it->second;
+  if (error != 0) q.failed = true;
+  if (--q.outstanding == 0) q.read = true;
+}
+
+// If a block left memory since the reads began, its digest decides whether they have read the new content.
+const std::byte* ReadAnswers::content(Question& q, std::uint32_t i, bool& stale) {
+  Lba lba = q.asked.lba + i;
+  auto found = v_.committed.find(lba);
+  if (found.kind == BlockIndex::Kind::data) return v_.arena.data(found.slot);
+  if (found.kind == BlockIndex::Kind::zeros) return zero_block.data();
+  const std::byte* block = q.slots[i] ? v_.read_arena.data(*q.slots[i]) : nullptr;
+  bool same_home = q.home_changes == v_.home_changes;
+  if (block && (same_home ? v_.digests.fits(lba, block) : v_.digests.proves(lba, block))) return block;
+  stale = stale || !same_home;
+  if (same_home) repair_.begin_later(lba);
+  return nullptr;
+}
+
+void ReadAnswers::answer(Question& q) {
+  BlocksRead m{q.asked.epoch, q.asked.seq, v_.commit_lsn(), q.asked.blocks, {}, {}};
+  m.zeros.resize((q.asked.blocks + 63) / 64);
+  bool stale = false, wrong = false;
+  for (std::uint32_t i = 0; i < q.asked.blocks && !stale && !wrong; ++i) {
+    const std::byte* block = content(q, i, stale);
+    wrong = !block && !stale;
+    if (!block) continue;
+    if (is_zero(block))
+      m.zeros[i / 64] |= std::uint64_t{1} << i % 64;
+    else
+      m.content.insert(m.content.end(), block, block + block_size);
+  }
+  if (wrong) return decline(q);
+  release(q);
+  q.read = false;
+  if (stale) return;  // the next event begins anew
+  q.done = true;
+  v_.out.sends.push_back(Send{q.peer, std::move(m)});
+}
+
+void ReadAnswers::decline(Question& q) {
+  release(q);
+  q.done = true;
+  v_.out.sends.push_back(Send{q.peer, BlocksRead{q.asked.epoch, q.asked.seq, v_.commit_lsn(), 0, {}, {}}});
+}
+
+void ReadAnswers::release(Question& q) {
+  for (auto& slot : q.slots)
+    if (slot) v_.read_arena.unref(*slot);
+  q.slots.clear();
+}
+
+// The first question has the earliest end.
+std::optional<Instant> ReadAnswers::next_tick() const {
+  if (questions_.empty()) return std::nullopt;
+  return questions_.begin()->second.until;
+}
+
+}  // namespace twinloft::repl::core
