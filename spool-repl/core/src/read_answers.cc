@@ -47,8 +47,11 @@ void ReadAnswers::step(std::uint64_t number, Question& q, std::span<const Stream
   bool member = (v_.told_epoch().in_sync & set_of(v_.sb.replica)) != 0;
   if (!member || v_.disk.inconsistent() || v_.failed || q.failed) return decline(q);
   if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;
-  if (!q.read) read(number, q);
-  if (q.read) answer(q);
+  while (!q.done) {
+    if (!q.read) read(number, q);
+    if (!q.read) return;
+    answer(q);  // not done: what was read is older, so it is read again
+  }
 }
 
 void ReadAnswers::read(std::uint64_t number, Question& q) {
@@ -110,7 +113,7 @@ void ReadAnswers::answer(Question& q) {
   if (wrong) return decline(q);
   release(q);
   q.read = false;
-  if (stale) return;  // the next event begins anew
+  if (stale) return;
   q.done = true;
   v_.out.sends.push_back(Send{q.peer, std::move(m)});
 }

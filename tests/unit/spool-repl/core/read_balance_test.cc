@@ -249,6 +249,51 @@ TEST_F(ReadBalanceTest, OnlyMembersAreAsked) {
   EXPECT_TRUE(said<ReadBlocks>(1).empty()) << "a replica that is being filled";
 }
 
+TEST_F(ReadBalanceTest, AFollowerIsNotAsked) {
+  nodes.clear();
+  for (ReplicaId id = 1; id <= 3; ++id) {
+    Config c = config_of(id, 3);
+    for (PeerConfig& p : c.peers)
+      if (id == 3 || p.id == 3) p.protocol = Protocol::A;
+    nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
+  }
+  delivered.assign(3, 0);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  fill(1, 0, 300, 3);
+  for (ReplicaId id = 1; id <= 3; ++id) checkpoint(id);
+  set(Kind::round_robin);
+  for (std::uint64_t i = 0; i < 6; ++i) read(10 + i);
+  for (std::size_t i = 0; i < node(1).sent.size(); ++i)
+    if (std::holds_alternative<ReadBlocks>(node(1).sent[i])) {
+      EXPECT_EQ(node(1).sent_to[i], 2u);
+    }
+  EXPECT_EQ(said<ReadBlocks>(1).size(), 3u);
+  exchange();
+}
+
+// The member reads the block, and writes newer content home, before its read ends.
+TEST_F(ReadBalanceTest, AMemberReadsAgainWhatItHasWrittenHomeMeanwhile) {
+  make_balanced(2, Kind::prefer_remote);
+  node(2).reads_at_once = true;
+  node(2).held = [](Disk kind) { return kind == Disk::home_read; };
+  ReadBlocks question{status(node(1)).epoch, 1, Lba{5}, 1, status(node(1)).commit};
+  node(2).input(1, question);
+  ASSERT_EQ(node(2).pending(Disk::home_read), 1u);
+  fill(1, 5, 6, 9);
+  checkpoint(1);
+  node(1).step(CheckpointNow{});
+  exchange();
+  checkpoint(2);
+  EXPECT_TRUE(said<BlocksRead>(2).empty());
+  node(2).held = nullptr;
+  node(2).settle();
+  ASSERT_EQ(said<BlocksRead>(2).size(), 1u);
+  EXPECT_EQ(said<BlocksRead>(2)[0].content, filled(block_size, 9));
+  EXPECT_GT(said<BlocksRead>(2)[0].as_of, question.after);
+}
+
 TEST_F(ReadBalanceTest, AReplicaOutsideTheSetDeclines) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 10, 3);
