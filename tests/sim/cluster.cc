@@ -71,8 +71,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   write_ack_durable_ = random_.below(6) == 0;
   read_policy_ = some_read_policy();
   balanced_read_timeout_ = std::chrono::milliseconds(random_.below(2) == 0 ? 5 : 100);
-  // A block of a record, or a chunk of the spill, beside what is reserved for a resync.
-  if (random_.below(2) == 0) link_reserve_ = (5u << 18) + record_blocks_max * block_size;
+  bounds_links_ = random_.below(2) == 0;
   if (random_.below(2) == 0) {
     using WhenFull = core::BufferConfig::WhenFull;
     spills_ = random_.below(2) == 0;
@@ -162,10 +161,9 @@ core::Config Cluster::config_of(const Node& n) {
   c.fetch_timeout = fetch_timeout_;
   c.read_policy = read_policy_;
   c.balanced_read_timeout = balanced_read_timeout_;
-  if (link_reserve_)
-    c.link_memory = std::make_shared<SimLinkMemory>(
-        *link_reserve_ + (spills_ ? spill_chunk_bytes_max + spill_header_bytes : 0), random_, coverage_,
-        [this](const std::string& text) { violated(text); });
+  if (bounds_links_)
+    c.link_memory = std::make_shared<SimLinkMemory>(c, random_, coverage_,
+                                                    [this](const std::string& text) { violated(text); });
   if (n.settings) n.settings(c);
   return c;
 }

@@ -330,8 +330,8 @@ class Cluster {
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   core::ReadPolicy read_policy_;
   Duration balanced_read_timeout_{};
-  std::optional<std::uint64_t> link_reserve_;  // the links of each process share a memory
-  std::int64_t slow_us_[disk_kinds] = {};      // by DiskKind: up to this much longer
+  bool bounds_links_ = false;              // the links of each process share a memory
+  std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: up to this much longer
 
   std::size_t client_at_ = SIZE_MAX;  // the index of the last mounted primary that counts
   std::map<std::uint64_t, Request> requests_;

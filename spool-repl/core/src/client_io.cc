@@ -150,7 +150,8 @@ Pace::Waiting ClientIo::waiting() const {
   };
   if (!waiters_.empty() && pace_.tells(waiters_.front().since))
     note(Pace::Kind::flush, waiters_.front().since);
-  for (const auto& [op, read] : reads_) note(Pace::Kind::read, read.request.since);
+  for (const auto& [op, read] : reads_)
+    if (!read.remote && !read.request.here) note(Pace::Kind::read, read.request.since);
   for (const ReadRequest& r : stalled_reads_) note(Pace::Kind::read, r.since);
   return waiting;
 }

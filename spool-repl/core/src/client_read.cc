@@ -109,10 +109,10 @@ void ClientIo::end_run(std::unordered_map<std::uint64_t, Read>::iterator it) {
   reads_.erase(it);
 }
 
-// A read that needed a repair or a peer says nothing about the latency of this disk.
+// A read that needed a repair, or waited for a peer, says nothing about the latency of this disk.
 void ClientIo::answer_read(const Read& read) {
   const ReadRequest& r = read.request;
-  if (r.repairs == 0 && !read.remote) pace_.answered(Pace::Kind::read, v_.now - r.since);
+  if (r.repairs == 0 && !read.remote && !r.here) pace_.answered(Pace::Kind::read, v_.now - r.since);
   complete(r.request, 0);
 }
 

@@ -96,6 +96,10 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
   return core;
 }
 
+void Core::note_time(Instant now) {
+  parts_->volume.now = std::max(parts_->volume.now, now);
+}
+
 void Core::step(Event event) {
   std::visit(
       [&](auto& e) {
@@ -523,6 +527,7 @@ void Core::get_output(Output& out) {
   if (auto* p = parts_->primary(); p && p->end_turn()) advance();
   parts_->with_role([](auto& role) { role.flush_messages(); });
   if (!parts_->volume.out.empty()) out.swap(parts_->volume.out);
+  parts_->volume.outputs++;
 }
 
 VolumeStatus Core::status() const {
@@ -544,6 +549,7 @@ VolumeStatus Core::status() const {
   s.dirty_blocks = v.committed.data_blocks();
   s.behind = v.behind;
   s.spilled = v.far.spill().bytes();
+  s.read_policy = v.read_policy;
   parts_->with_role([&](auto& role) { role.fill_status(s); });
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();
   for (PeerStatus& p : s.peers) {

@@ -112,6 +112,7 @@ void Primary::check_invariants() const {
   membership_.check_invariants();
   resync_.check_invariants();
   io_.check_invariants();
+  balance_.check_invariants();
   links_.check_invariants();
 }
 

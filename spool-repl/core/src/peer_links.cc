@@ -78,7 +78,6 @@ void PeerLinks::handle(Peer& peer, const Refuse& m) {
 // ---- records
 
 void PeerLinks::pump() {
-  room_.update();
   for (Peer& p : peers_) pump(p);
 }
 
@@ -280,6 +279,7 @@ void PeerLinks::fill_status(VolumeStatus& s, bool no_room) const {
           lsn(p.durable_end),
           p.why};
     to.in_sync = (term_.in_sync() & set_of(p.id())) != 0;
+    to.on_its_way = room_.on_its_way(p);
     if (far) to.buffer.emplace().waits = p.in<Peer::Matching>() && waits_for_line(p);
     const Peer::Resync* resync = p.resync();
     to.sync_target = resync != nullptr;

@@ -28,6 +28,7 @@ void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochV
 
 void Primary::advance() {
   io_.end_overdue_reads();
+  room_.update();
   if (v_.failed || term_.lost()) return io_.fail_everything();
   membership_.log_epoch_if_due();
   links_.match_those_that_wait();
@@ -92,7 +93,7 @@ void Primary::peer_state(ReplicaId id, const NodeState& state) {
 
 std::optional<Instant> Primary::next_tick() const {
   std::optional<Instant> next;
-  if (v_.failed || term_.lost()) return next;
+  if (v_.failed || term_.lost()) return balance_.next_tick();
   for (auto at : {balance_.next_tick(), io_.next_tick(), membership_.next_tick(), resync_.next_tick(),
                   links_.next_tick()})
     if (at && (!next || *at < *next)) next = at;

@@ -2,8 +2,8 @@
 // such an answer is right.
 //
 // A question waits until this replica has committed as much as the question names, and everything that the
-// data area here may hold. Then it waits for its reads. It is dropped with its connection, or after
-// balanced_read_timeout. A replica that cannot supply a block says so at once.
+// data area here may hold. Then it waits for its reads. It is dropped with its connection. It is declined
+// after balanced_read_timeout, and at once if this replica cannot supply a block.
 #pragma once
 
 #include <map>
@@ -26,16 +26,24 @@ class ReadAnswers {
   std::optional<Instant> next_tick() const;
 
  private:
-  static constexpr std::size_t questions_max = 256;
+  static constexpr std::ptrdiff_t questions_max = 256;  // of each peer
+  static constexpr std::uint64_t said_max = 16u << 20;  // bytes of answers between two outputs
   struct Question {
     ReplicaId peer = 0;
     std::uint64_t connection = 0;
     ReadBlocks asked;
     Instant until;
     std::vector<std::optional<Slot>> slots;  // of the blocks that are read from the data area
+    struct Run {
+      Lba lba;
+      std::uint32_t blocks = 0;
+    };
+    std::vector<Run> runs;  // the reads
     unsigned outstanding = 0;
     std::uint64_t home_changes = 0;
+    unsigned rounds = 0;  // of reads
     bool failed = false;  // a read
+    bool apart = false;   // each block is read alone, after an error, to find those that are unreadable
     bool read = false;    // the reads have ended
     bool done = false;
   };
@@ -44,6 +52,7 @@ class ReadAnswers {
   void answer(Question& question);
   void decline(Question& question);
   bool gone(const Question& question, std::span<const Stream> streams) const;
+  bool may_say(std::uint64_t bytes);
   // nullptr: the content is not known, and the question is declined or begins anew.
   const std::byte* content(Question& question, std::uint32_t i, bool& stale);
   void release(Question& question);
@@ -52,6 +61,7 @@ class ReadAnswers {
   Repair& repair_;
   std::map<std::uint64_t, Question> questions_;  // in order of arrival
   std::uint64_t last_ = 0;
+  std::uint64_t said_ = 0, said_in_ = 0;  // bytes, and the number of the output
 };
 
 }  // namespace twinloft::repl::core

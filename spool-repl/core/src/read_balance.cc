@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "twinloft/base/check.h"
 
@@ -12,10 +13,12 @@ namespace {
 constexpr std::uint64_t queue_max = 2048;    // blocks in flight to one peer
 constexpr std::uint64_t weight_of_read = 4;  // in blocks: what a read costs whatever its length
 constexpr double part_of_sample = 1.0 / 8;
-constexpr std::uint64_t queue_of_congestion = 4 * (1 + weight_of_read);  // less is no congestion
+constexpr unsigned reads_of_congestion = 4;  // less is no congestion
 constexpr Duration rest_after_silence = std::chrono::seconds(5);
 constexpr Duration rest_after_decline = std::chrono::milliseconds(100);
-constexpr Duration probe_interval = std::chrono::seconds(1);
+constexpr Duration fresh_for = std::chrono::milliseconds(200), half_life = std::chrono::milliseconds(100);
+
+constexpr double advantage = 0.75;  // an answer costs processor time on both machines
 
 double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
@@ -55,15 +58,13 @@ ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
     case when_congested_remote:
       choice.peer = fastest(choice.blocks + weight_of_read);
       break;
-    case striped: {
-      choice.blocks = std::min<std::uint64_t>(
-          blocks, v_.read_policy.stripe_blocks - lba.v % v_.read_policy.stripe_blocks);
+    case striped:
+      if (std::none_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return may_ask(p); })) break;
       turn_ = lba.v / v_.read_policy.stripe_blocks;
-      choice.peer = in_turn();
-      break;
-    }
+      return {in_turn(), std::min<std::uint64_t>(
+                             blocks, v_.read_policy.stripe_blocks - lba.v % v_.read_policy.stripe_blocks)};
   }
-  if (choice.peer == 0 && v_.read_policy.kind != striped) choice.blocks = blocks;
+  if (choice.peer == 0) choice.blocks = blocks;
   return choice;
 }
 
@@ -86,18 +87,21 @@ ReplicaId ReadBalance::in_turn() {
   return 0;
 }
 
-// The time of an answer grows with the queue before it, at a rate that is measured. A peer without a recent
-// measurement gets one read a second.
+// The time of an answer grows with the queue before it, at a rate that is measured. An old measurement counts
+// less and less, and its peer gets one read at a time.
 ReplicaId ReadBalance::fastest(std::uint64_t weight) {
   const Place& here = of(0);
-  if (here.queue < queue_of_congestion || here.cost == 0) return 0;
+  if (here.reads < reads_of_congestion || here.cost == 0) return 0;
   ReplicaId best = 0;
-  double least = here.expected(weight);
+  double least = here.expected(weight) * advantage;
   for (const Peer& p : peers_) {
     if (!may_ask(p)) continue;
-    Place& place = of(p.id());
-    if (place.queue == 0 && (place.cost == 0 || v_.now >= place.measured + probe_interval)) return p.id();
-    if (place.cost != 0 && place.expected(weight) < least) best = p.id(), least = place.expected(weight);
+    const Place& place = of(p.id());
+    Duration age = v_.now - place.measured;
+    bool fresh = place.cost != 0 && age <= fresh_for;
+    if (!fresh && place.queue > 0) continue;
+    double expected = place.expected(weight) * (fresh ? 1 : std::exp2(-seconds(age) / seconds(half_life)));
+    if (expected < least) best = p.id(), least = expected;
   }
   return best;
 }
@@ -106,13 +110,15 @@ ReplicaId ReadBalance::fastest(std::uint64_t weight) {
 
 ReadBalance::Local ReadBalance::begin_local(std::uint64_t blocks) {
   Place& here = of(0);
+  here.reads++;
   here.queue += blocks + weight_of_read;
   return {v_.now, blocks + weight_of_read, here.queue};
 }
 
 void ReadBalance::end_local(const Local& read) {
   Place& here = of(0);
-  TL_CHECK(here.queue >= read.weight);
+  TL_CHECK(here.reads > 0 && here.queue >= read.weight);
+  here.reads--;
   here.queue -= read.weight;
   measure(here, read);
 }
@@ -143,7 +149,7 @@ void ReadBalance::ask(ReplicaId peer, Lba lba, std::uint64_t blocks, std::uint64
 
 ReadBalance::Answer ReadBalance::take(ReplicaId from, const BlocksRead& m, Asked& to) {
   auto it = asked_.find(m.seq);
-  if (it == asked_.end()) return m.seq <= last_seq_ ? Answer::late : Answer::refused;
+  if (it == asked_.end()) return Answer::refused;
   const Asked& asked = it->second;
   if (asked.peer != from || asked.epoch != m.epoch || (m.blocks != 0 && m.blocks != asked.blocks))
     return Answer::refused;
@@ -151,6 +157,7 @@ ReadBalance::Answer ReadBalance::take(ReplicaId from, const BlocksRead& m, Asked
   asked_.erase(it);
   Place& place = of(from);
   place.queue -= to.read.weight;
+  if (to.given_up) return Answer::late;
   if (m.blocks == 0) {
     rest(from, rest_after_decline);
   } else {
@@ -172,24 +179,30 @@ void ReadBalance::note_wrong(const Asked& asked, Lba lba) {
   rest(asked.peer, rest_after_silence);
 }
 
+// A question that is late stays in its peer's queue until the answer or the end of the connection. So a slow
+// line gets no more questions than it carries.
 std::vector<ReadBalance::Asked> ReadBalance::take_overdue() {
   std::vector<Asked> overdue;
-  std::erase_if(asked_, [&](const auto& each) {
-    const Asked& asked = each.second;
+  for (auto it = asked_.begin(); it != asked_.end();) {
+    Asked& asked = it->second;
     const Link* link = v_.find_link(asked.peer);
-    bool lost = !link->up || link->connection != asked.connection || term_.lost() || v_.failed;
-    if (!lost && v_.now < asked.until) return false;
-    of(asked.peer).queue -= asked.read.weight;
-    if (!lost) rest(asked.peer, rest_after_silence);
-    overdue.push_back(asked);
-    return true;
-  });
+    bool gone = !link->up || link->connection != asked.connection;
+    bool late = v_.now >= asked.until;
+    if (!asked.given_up && (gone || late || term_.lost() || v_.failed)) {
+      asked.given_up = true;
+      overdue.push_back(asked);
+      if (!gone && late) rest(asked.peer, rest_after_silence);
+    }
+    if (gone) of(asked.peer).queue -= asked.read.weight;
+    it = gone ? asked_.erase(it) : std::next(it);
+  }
   return overdue;
 }
 
 std::optional<Instant> ReadBalance::next_tick() const {
-  if (asked_.empty()) return std::nullopt;
-  return asked_.begin()->second.until;  // the oldest question
+  for (const auto& [seq, asked] : asked_)
+    if (!asked.given_up) return asked.until;  // the oldest
+  return std::nullopt;
 }
 
 void ReadBalance::fill_status(VolumeStatus& s) const {

@@ -5,8 +5,8 @@
 // answer is right. The answer does not count for a block that has content in memory by then. If blocks have
 // left memory meanwhile, only the digest can prove that the answer is the newest content.
 //
-// A question that is not answered within balanced_read_timeout is read here. Its peer is then left in peace
-// for a while, so a slow peer delays few reads.
+// A question that is not answered within balanced_read_timeout is read here. Its peer is then not asked for a
+// while, so a slow peer delays few reads.
 #pragma once
 
 #include <map>
@@ -46,13 +46,16 @@ class ReadBalance {
     std::uint64_t home_changes = 0;
     Local read;
     Instant until;
+    bool given_up = false;  // the blocks are read here
   };
   void ask(ReplicaId peer, Lba lba, std::uint64_t blocks, std::uint64_t owner);
+  // late: to a question that was given up. refused: to no question.
   enum class Answer { asked, late, refused };
-  // asked: `to` is the question. refused: the answer is to no question.
   Answer take(ReplicaId from, const BlocksRead& answer, Asked& to);
   void note_wrong(const Asked& asked, Lba lba);  // the content is not what this replica has written
-  std::vector<Asked> take_overdue();             // also those of lost connections, and all of a lost primary
+  // Each question that is given up, once: without an answer for too long, of a lost connection, or of a lost
+  // or failed primary.
+  std::vector<Asked> take_overdue();
   std::optional<Instant> next_tick() const;
   void fill_status(VolumeStatus& status) const;
   void check_invariants() const;
@@ -61,7 +64,8 @@ class ReadBalance {
   // Of one replica. The queue is what is in flight.
   struct Place {
     std::uint64_t queue = 0;
-    double cost = 0;  // seconds for each unit of the queue; 0: not measured
+    unsigned reads = 0;  // in flight; here only
+    double cost = 0;     // seconds for each unit of the queue; 0: not measured
     Instant measured{};
     Instant rests_until{};
     std::uint64_t answered = 0, wrong = 0;

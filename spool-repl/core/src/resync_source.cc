@@ -143,17 +143,18 @@ void ResyncSource::pump(Peer& peer) {
   Peer::Resync& s = *peer.resync();
   if (v_.now < s.pause_until || v_.log.committed_end() < s.not_before) return;
   if (!s.chosen) choose_blocks(peer, s);
-  while (s.reads < reads_max && room_.for_resync(peer)) {
+  while (s.reads < reads_max) {
     if (v_.read_arena.free() < 64 + v_.read_arena.size() / 2) return;  // clients' reads come first
     if (!pace_.ready()) break;
+    while (s.next < s.todo.size() && s.todo[s.next] == 0) ++s.next;
+    bool more = s.next < s.todo.size() && s.checking.size() + s.reads < checks_max;
+    if ((s.again.empty() && !more) || !room_.for_resync(peer)) break;
     if (!s.again.empty()) {
       Peer::Chunk chunk = s.again.back();
       s.again.pop_back();
       read_chunk(peer, chunk, false);
       continue;
     }
-    while (s.next < s.todo.size() && s.todo[s.next] == 0) ++s.next;
-    if (s.next >= s.todo.size() || s.checking.size() + s.reads >= checks_max) break;
     Peer::Chunk chunk{s.next, s.todo[s.next]};
     ++s.next;
     s.done += static_cast<std::uint64_t>(std::popcount(chunk.mask));

@@ -358,8 +358,8 @@ void Secondary::handle(RecordMessage& m) {
   Incoming* in = incoming();
   if (m.epoch != epoch_ || !in) return refuse("record of another epoch");
   in->bytes += m.meta.size() + m.payload.size();
-  // The primary's send window may differ from ours. A primary far above it ignores its window.
-  if (in->bytes > 4 * v_.config.send_window_bytes + wire_payload_max)
+  // A primary above this ignores the largest window.
+  if (in->bytes > buffered_windows * v_.config.send_window_bytes + 2 * wire_payload_max)
     return refuse(fmt::format("{} MiB of records, more than the send window allows", in->bytes >> 20));
   in->records.push_back(std::move(m));
   take_backlog();

@@ -12,7 +12,7 @@ namespace twinloft::repl::core {
 class SendRoom {
  public:
   static constexpr std::uint64_t resync_chunk = 65 * block_size;  // the largest message
-  // Of each link, for resyncs alone: records cannot stop them.
+  // Of each link, for resyncs alone. The rest of its reserve is for records alone.
   static constexpr std::uint64_t resync_reserve = 4 * resync_chunk;
   SendRoom(const Volume& volume, const Peers& peers) : v_(volume), peers_(peers) {}
   ~SendRoom();
@@ -24,9 +24,12 @@ class SendRoom {
   // True: another chunk of a resync may be read and sent.
   bool for_resync(const Peer& peer) const;
   void update() const;  // what is held, after acknowledgements or a lost connection
+  std::uint64_t on_its_way(const Peer& peer) const;  // bytes, for the status
 
  private:
-  std::uint64_t held(const Peer& peer) const;
+  std::uint64_t of_records(const Peer& peer) const;
+  std::uint64_t held(const Peer& peer, std::uint64_t more_records, std::uint64_t more_resync) const;
+  bool take(const Peer& peer, std::uint64_t records, std::uint64_t resync) const;
 
   const Volume& v_;
   const Peers& peers_;

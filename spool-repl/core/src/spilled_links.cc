@@ -167,8 +167,9 @@ std::optional<RecordNo> PeerLinks::acknowledged(const Peer& peer, const Peer::St
 RecordNo PeerLinks::received(const Peer::Streaming& stream, Lsn lsn) const {
   if (lsn >= v_.log.tail_mark().lsn) return v_.log.end_upto(lsn);
   RecordNo end = std::min(std::max(stream.begun_at, stream.received_end), v_.log.first());
-  for (const auto& s : stream.sent)
-    if (s.mark.lsn <= lsn) end = s.end;
+  auto behind = std::partition_point(stream.sent.begin(), stream.sent.end(),
+                                     [&](const auto& sent) { return sent.mark.lsn <= lsn; });
+  if (behind != stream.sent.begin()) end = std::prev(behind)->end;
   return end;
 }
 

@@ -140,6 +140,7 @@ class Volume {
 
   const Config config;
   ReadPolicy read_policy = config.read_policy;
+  std::uint64_t outputs = 0;  // taken so far
   Arena& arena;
   Arena& read_arena;
   Random& random;

@@ -80,7 +80,7 @@ class Node {
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         process_{std::make_shared<stream::WorkPool>(settings.compression_threads),
                  std::make_shared<stream::SharedBandwidth>(),
-                 std::make_shared<stream::MemoryPool>(settings.link_memory)},
+                 std::make_shared<stream::MemoryPool>(daemon::link_memory_of(settings))},
         bandwidth_(settings.bandwidth),
         order_(std::move(settings.volumes)) {}
 
@@ -198,6 +198,22 @@ class Node {
     process_.bandwidth->look_at_clock(stream::minute_of_day(clock_.wall()), clock_.now());
   }
 
+  // Volumes that the file has no more are served until a restart, and so are their links.
+  void set_link_memory(const daemon::NodeSettings& node) {
+    std::vector<daemon::VolumeSettings> also;
+    for (const auto& v : volumes_)
+      if (std::none_of(node.volumes.begin(), node.volumes.end(),
+                       [&](const auto& n) { return n.name == v->name(); }))
+        also.push_back(v->settings());
+    std::uint64_t before = process_.memory->bytes(), bytes = daemon::link_memory_of(node, also);
+    if (bytes == before) return;
+    if (Status set = process_.memory->set_bytes(bytes); !set)
+      log_error("reload: link_memory stays {} MiB: {}, with those of volumes that the file has no more",
+                before >> 20, set.error().message);
+    else
+      log_info("reload: link_memory is {} MiB, and was {} MiB", bytes >> 20, before >> 20);
+  }
+
   // ---- SIGHUP
 
   void reload() {
@@ -206,9 +222,7 @@ class Node {
     if (auto node = daemon::load_config(path_)) {
       log_set_level(node->log_level);
       set_bandwidth(node->bandwidth);
-      if (Status set = process_.memory->set_bytes(node->link_memory); !set)
-        log_error("reload: link_memory stays {} MiB: {}", process_.memory->bytes() >> 20,
-                  set.error().message);
+      set_link_memory(*node);
       for (const auto& v : node->volumes) reload_volume(v);
       for (const auto& v : volumes_)
         if (std::none_of(node->volumes.begin(), node->volumes.end(),

@@ -64,14 +64,15 @@ void read_bandwidth(const Table& t, stream::BandwidthPlan& plan) {
 }
 
 void read_link_memory(const Table& t, NodeSettings& node) {
-  node.link_memory = usual_link_memory(node.volumes);
-  t.size("link_memory", node.link_memory);
-  std::uint64_t least = link_memory_min(node.volumes);
-  if (node.link_memory < least)
+  if (!t.raw().contains("link_memory")) return;
+  std::uint64_t least = link_memory_min(node.volumes), bytes = least;
+  t.size("link_memory", bytes);
+  if (bytes < least)
     t.error(
         t.raw().get("link_memory"), "link_memory",
         fmt::format("at least {} MiB for the links of this file: {} MiB for each, {} MiB for a buffered one",
                     least >> 20, core::link_reserve >> 20, core::buffered_link_reserve >> 20));
+  node.link_memory = bytes;
 }
 
 void read_peers(const Table& t, VolumeSettings& v) {

@@ -4,8 +4,7 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-// With so much for each link, a protocol C link has its whole window also while all others are busy.
-constexpr std::uint64_t usual_for_each = 32u << 20;
+constexpr std::uint64_t usual_for_each = 32u << 20, usual_for_buffered = 96u << 20;
 
 std::uint64_t reserve_of(const PeerSettings& p) {
   return p.buffer ? core::buffered_link_reserve : core::link_reserve;
@@ -25,19 +24,20 @@ Result<std::shared_ptr<LinkShares>> LinkShares::join(const std::vector<PeerSetti
 
 void LinkShares::holds(ReplicaId peer, std::uint64_t bytes) {
   Link& link = links_.at(peer);
-  if (bytes < link.share->held()) link.waits = false;
+  if (bytes < link.share->held()) link.waits.fill(false);
   link.share->hold(bytes);
 }
 
-bool LinkShares::takes(ReplicaId peer, std::uint64_t more) {
+bool LinkShares::takes(ReplicaId peer, std::uint64_t more, For what) {
   Link& link = links_.at(peer);
-  link.waits = !link.share->take(more);
-  return !link.waits;
+  bool taken = link.share->take(more);
+  link.waits[static_cast<std::size_t>(what)] = !taken;
+  return taken;
 }
 
 LinkMemoryState LinkShares::state(ReplicaId peer) const {
   const Link& link = links_.at(peer);
-  return {link.share->held(), pool_->bytes(), link.waits};
+  return {pool_->bytes(), link.waits[0] || link.waits[1]};
 }
 
 std::uint64_t link_memory_min(const std::vector<VolumeSettings>& volumes) {
@@ -47,10 +47,13 @@ std::uint64_t link_memory_min(const std::vector<VolumeSettings>& volumes) {
   return bytes;
 }
 
-std::uint64_t usual_link_memory(const std::vector<VolumeSettings>& volumes) {
-  std::uint64_t links = 0;
-  for (const VolumeSettings& v : volumes) links += v.peers.size();
-  return links * usual_for_each;
+std::uint64_t link_memory_of(const NodeSettings& node, const std::vector<VolumeSettings>& also) {
+  if (node.link_memory) return *node.link_memory;
+  std::uint64_t bytes = 0;
+  for (const auto* volumes : {&node.volumes, &also})
+    for (const VolumeSettings& v : *volumes)
+      for (const PeerSettings& p : v.peers) bytes += p.buffer ? usual_for_buffered : usual_for_each;
+  return bytes;
 }
 
 }  // namespace twinloft::repl::daemon

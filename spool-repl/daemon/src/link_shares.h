@@ -1,6 +1,7 @@
 // The shares of a volume's links in the memory of all links of the process.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 
@@ -17,20 +18,19 @@ class LinkShares final : public core::LinkMemory {
   static Result<std::shared_ptr<LinkShares>> join(const std::vector<PeerSettings>& peers,
                                                   const std::shared_ptr<stream::MemoryPool>& pool);
   void holds(ReplicaId peer, std::uint64_t bytes) override;
-  bool takes(ReplicaId peer, std::uint64_t more) override;
+  bool takes(ReplicaId peer, std::uint64_t more, For what) override;
   LinkMemoryState state(ReplicaId peer) const;
 
  private:
   std::shared_ptr<stream::MemoryPool> pool_;
   struct Link {
     std::unique_ptr<stream::MemoryPool::Share> share;
-    bool waits = false;  // the last take was refused, and nothing became free since
+    std::array<bool, 2> waits{};  // for each For: the last take was refused, and nothing became free since
   };
   std::map<ReplicaId, Link> links_;
 };
 
 // The reserves of all these links. Less than this is refused as `link_memory`.
 std::uint64_t link_memory_min(const std::vector<VolumeSettings>& volumes);
-std::uint64_t usual_link_memory(const std::vector<VolumeSettings>& volumes);
 
 }  // namespace twinloft::repl::daemon

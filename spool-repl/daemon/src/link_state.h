@@ -9,10 +9,9 @@
 
 namespace twinloft::repl::daemon {
 
-// Of what is on its way to the peer.
 struct LinkMemoryState {
-  std::uint64_t held = 0, bound = 0;  // bytes: of this link, and the most of all links
-  bool waits = false;                 // more would be sent if there were memory for it
+  std::uint64_t bound = 0;  // bytes: the most of all links
+  bool waits = false;       // more would be on its way to the peer if there were memory for it
 };
 
 struct LinkState {

@@ -69,8 +69,8 @@ std::uint64_t of_compression(const VolumeSettings& s) {
 std::uint64_t of_replicas(const VolumeSettings& s) {
   if (s.peers.empty()) return 0;
   std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
-  std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that wait for
-                                                                                    // room
+  std::uint64_t waiting = core::buffered_windows * core::Config{}.send_window_bytes +
+                          2 * std::uint64_t{wire_payload_max};  // records that wait for room
   return callers_bytes + s.peers.size() * (unsent + arriving) + waiting + of_spill(s) + of_compression(s);
 }
 

@@ -18,6 +18,12 @@ struct OpenedVolume {
                                                     Random& random, const StartEvent& happened,
                                                     std::shared_ptr<core::LinkMemory> link_memory = {});
 
+  // From the loop: the core's deadlines begin at the time of the event, not at that of the last turn.
+  void step(core::Event&& event, Instant now) {
+    core->note_time(now);
+    core->step(std::move(event));
+  }
+
   Storage storage;
   ArenaMemory arena_memory, read_memory;
   Superblock superblock;

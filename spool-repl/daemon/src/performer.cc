@@ -15,7 +15,7 @@ Performer::Performer(Parts parts)
             parts_.reporter.say("resync-progress", std::move(text), false, peer);
           }),
       disk_(parts_.loop, parts_.volume.storage.journal, parts_.volume.storage.data,
-            [this](core::Event&& e) { parts_.volume.core->step(std::move(e)); }),
+            [this](core::Event&& e) { parts_.volume.step(std::move(e), parts_.loop.now()); }),
       archiver_(std::make_unique<Archiver>(parts_.loop, parts_.volume.storage.journal.fd.get(),
                                            state_directory(parts_.settings), parts_.settings.name)) {
   if (auto& spill = parts_.volume.spill)
@@ -38,7 +38,7 @@ void Performer::perform(core::ArchiveTail& tail) {
     parts_.reporter.warn("archived",
                          path ? fmt::format("{} are kept in {}", records, *path)
                               : fmt::format("{} cannot be kept: {}", records, path.error().message));
-    parts_.volume.core->step(core::DiskDone{token, path ? 0 : EIO});
+    parts_.volume.step(core::DiskDone{token, path ? 0 : EIO}, parts_.loop.now());
   });
 }
 
@@ -47,13 +47,13 @@ void Performer::perform(core::SpillWrite& w) {
   core::Token token = w.token;
   spill_->write(std::move(w), [this, token](int error, const std::string& trouble) {
     if (error != 0) parts_.reporter.say("spill", trouble, true, 0, 0, true);
-    parts_.volume.core->step(core::DiskDone{token, error});
+    parts_.volume.step(core::DiskDone{token, error}, parts_.loop.now());
   });
 }
 
 void Performer::perform(const core::SpillRead& r) {
   spill_->read(r, [this, token = r.token](int error, std::vector<std::byte> bytes) {
-    parts_.volume.core->step(core::JournalReadDone{token, error, std::move(bytes)});
+    parts_.volume.step(core::JournalReadDone{token, error, std::move(bytes)}, parts_.loop.now());
   });
 }
 

@@ -37,7 +37,7 @@ void ServedVolume::request_stop(bool force) {
 
 void ServedVolume::reload(const VolumeSettings& now, Security security) {
   loop_->post([this, peers = now.peers, policy = now.read_balancing, security = std::move(security)] {
-    core().step(core::SetReadPolicy{policy});
+    step(core::SetReadPolicy{policy});
     if (links_) links_->reload(peers, security.links);
     // The export itself changes at a restart only, so TLS neither begins nor ends before.
     if (!nbd_tls_ || !security.nbd) return;
@@ -86,7 +86,7 @@ Status ServedVolume::open() {
 
 Status ServedVolume::join_parts() {
   const Superblock& superblock = opened_->superblock;
-  auto step = [this](core::Event&& e) { core().step(std::move(e)); };
+  auto step = [this](core::Event&& e) { this->step(std::move(e)); };
   requests_ = std::make_unique<ClientRequests>(*loop_, superblock.volume_blocks * block_size, step);
   front_ends_ = std::make_unique<FrontEndLife>(*loop_, *this);
   stopper_ = std::make_unique<Stopper>(*loop_, *this);
@@ -185,7 +185,7 @@ void ServedVolume::leave_failed_disk() {
 void ServedVolume::try_promotion() {
   auto attempt = roles_.attempt(core().status(), performer_->arbiter() != nullptr, is_stopping());
   if (attempt == Roles::Attempt::never) return;
-  if (attempt == Roles::Attempt::now) core().step(core::Promote{0, false});
+  if (attempt == Roles::Attempt::now) step(core::Promote{0, false});
   loop_->after(Roles::retry, [this] { try_promotion(); });
 }
 
@@ -197,7 +197,7 @@ std::unique_ptr<FrontEnds> ServedVolume::make_front_ends() {
 }
 
 void ServedVolume::ask_core_to_demote(FrontEndLife::Reply reply) {
-  core().step(core::Demote{commands_.keep(std::move(reply))});
+  step(core::Demote{commands_.keep(std::move(reply))});
 }
 
 void ServedVolume::device_is_taken_away() {

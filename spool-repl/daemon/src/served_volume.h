@@ -49,6 +49,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   auto with_view(Look look);
   void stop_loop();
   core::Core& core() { return *opened_->core; }
+  void step(core::Event&& event) { opened_->step(std::move(event), loop_->now()); }
 
   // FrontEndLife::Volume
   std::unique_ptr<FrontEnds> make_front_ends() override;
@@ -65,7 +66,7 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   bool is_stopping() override { return stopper_->state().is_under_way(); }
   std::string show_status(command::Status::Form form) override;
   Result<std::string> show_events(const std::string& range) override;
-  void command_core(core::Event command) override { core().step(std::move(command)); }
+  void command_core(core::Event command) override { step(std::move(command)); }
   void demote(CommandDesk::Reply reply) override;
   Status set_peers_wanted(bool wanted) override { return links_->set_wanted(wanted); }
 
@@ -75,9 +76,9 @@ class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volu
   Duration oldest_request() override { return requests_->oldest_wait(); }
   bool role_changes() override { return front_ends_->role_changes(); }
   void stop_front_ends(bool force, std::function<void(Status)> done) override;
-  void fail_requests() override { core().step(core::Detach{}); }
+  void fail_requests() override { step(core::Detach{}); }
   void flush(std::function<void()> done) override { requests_->flush(std::move(done)); }
-  void checkpoint() override { core().step(core::CheckpointNow{}); }
+  void checkpoint() override { step(core::CheckpointNow{}); }
   void say_waits(const std::string& why) override;
   void ended(bool failed) override;
 

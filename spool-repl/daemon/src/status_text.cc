@@ -330,7 +330,7 @@ std::string memory_text(const NodeView& v, const core::PeerStatus& p) {
   if (link == v.links.end() || !link->second.memory || !link->second.memory->waits) return "";
   const LinkMemoryState& m = *link->second.memory;
   return fmt::format("\n           memory {} on the way: link_memory, {} for all links, leaves no more",
-                     size_text(m.held), size_text(m.bound));
+                     size_text(p.on_its_way), size_text(m.bound));
 }
 
 // Of a primary. Nothing is said as long as every read is from this machine's disk.
@@ -468,9 +468,7 @@ json::value compression_json(const LinkState& link) {
 // null: the links have no bound together.
 json::value memory_json(const LinkState& link) {
   if (!link.memory) return nullptr;
-  return json::object{{"held_bytes", link.memory->held},
-                      {"bound_of_all_bytes", link.memory->bound},
-                      {"waits", link.memory->waits}};
+  return json::object{{"bound_of_all_bytes", link.memory->bound}, {"waits", link.memory->waits}};
 }
 
 // null: not connected. expires: of the peer's certificate, in seconds since 1970, UTC.
@@ -529,6 +527,7 @@ json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
           {"durable_lsn", p.durable.v},
           {"link", link_json(v, p)},
           {"buffer", buffer_json(p)},
+          {"on_its_way_bytes", p.on_its_way},
           {"reads", p.reads},
           {"wrong_reads", p.wrong_reads},
           {"reason", p.why}};

@@ -13,8 +13,7 @@ using stream::Stream;
 
 namespace {
 constexpr std::size_t read_bytes = 256 * 1024;
-constexpr std::size_t backlog_kept_max = 4u << 20;  // memory of an empty backlog
-constexpr std::size_t trial_bytes = 128 * 1024;     // more than the largest packet of any network
+constexpr std::size_t trial_bytes = 128 * 1024;  // more than the largest packet of any network
 }  // namespace
 
 Connection::Connection(ports::Loop& loop, std::unique_ptr<stream::PackedStream> stream, std::string name,
@@ -150,7 +149,7 @@ void Connection::flush() {
     auto add = [&](ByteSpan b) {
       if (!b.empty()) iov_.push_back({const_cast<std::byte*>(b.data()), b.size()});
     };
-    add(ByteSpan(backlog_).subspan(backlog_begin_));
+    backlog_.for_each(add);
     for (const Part& p : batch_) add(p.header == SIZE_MAX ? p.bytes : ByteSpan(headers_[p.header]));
     auto written = stream_->write(iov_);
     if (!written) return close(fmt::format("sending to {}: {}", name_, written.error().message));
@@ -170,18 +169,13 @@ void Connection::flush() {
 // only until now.
 void Connection::keep(std::size_t out) {
   std::size_t of_backlog = std::min(out, unsent_bytes());
-  backlog_begin_ += of_backlog;
+  backlog_.drop(of_backlog);
   out -= of_backlog;
-  if (backlog_begin_ * 2 >= backlog_.size()) {
-    backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<std::ptrdiff_t>(backlog_begin_));
-    backlog_begin_ = 0;
-    if (backlog_.empty() && backlog_.capacity() > backlog_kept_max) backlog_ = {};
-  }
   for (const Part& p : batch_) {
     ByteSpan bytes = p.header == SIZE_MAX ? p.bytes : ByteSpan(headers_[p.header]);
     std::size_t skip = std::min(out, bytes.size());
     out -= skip;
-    backlog_.insert(backlog_.end(), bytes.begin() + static_cast<std::ptrdiff_t>(skip), bytes.end());
+    backlog_.append(bytes.subspan(skip));
   }
 }
 
@@ -269,13 +263,13 @@ void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
 
 // What was read behind the hello belongs to frames, and what is left of the own hello does not.
 Status Connection::begin_frames(ByteSpan hello) {
+  std::vector<std::byte> unsent;
+  backlog_.for_each([&](ByteSpan part) { unsent.insert(unsent.end(), part.begin(), part.end()); });
   auto end_of_hello = static_cast<std::size_t>(hello.data() + hello.size() - in_.data());
   TL_TRY(stream_->begin_frames(handshake_.own_codecs(), handshake_.peer_codecs(),
-                               ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello),
-                               ByteSpan(backlog_).subspan(backlog_begin_)));
+                               ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello), unsent));
   in_end_ = end_of_hello;
   backlog_.clear();
-  backlog_begin_ = 0;
   full_ = false;
   return {};
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "backlog.h"
 #include "twinloft/spool-repl/net/handshake.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 #include "twinloft/spool-repl/stream/packed_stream.h"
@@ -80,7 +81,7 @@ class Connection {
   Instant deadline() const;
   void arm_timer();
   void on_timer();
-  std::size_t unsent_bytes() const { return backlog_.size() - backlog_begin_; }
+  std::size_t unsent_bytes() const { return backlog_.bytes(); }
   void keep(std::size_t skip_bytes);
 
   ports::Loop& loop_;
@@ -106,8 +107,7 @@ class Connection {
     ByteSpan bytes;
   };
   std::vector<Part> batch_;
-  std::vector<std::byte> backlog_;  // the bytes that the stream has not accepted
-  std::size_t backlog_begin_ = 0;
+  Backlog backlog_;         // the bytes that the stream has not accepted
   bool full_ = false;       // the stream has accepted a part: wait until it is writable
   std::vector<iovec> iov_;  // keeps its memory between flushes
 };

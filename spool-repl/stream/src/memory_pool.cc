@@ -7,19 +7,25 @@ constexpr std::uint64_t share_of_free = 4;
 }
 
 Result<std::unique_ptr<MemoryPool::Share>> MemoryPool::join(std::uint64_t reserve) {
-  std::uint64_t all = reserved_.fetch_add(reserve) + reserve;
-  if (all > bytes()) {
-    leave(reserve);
+  std::lock_guard lock(mutex_);
+  std::uint64_t all = reserved_ + reserve;
+  if (all > bytes_)
     return fail(Errc::exhausted, "link_memory is {} MiB, and the links need {} MiB at least", bytes() >> 20,
                 all >> 20);
-  }
+  reserved_ = all;
   return std::unique_ptr<Share>(new Share(shared_from_this(), reserve));
 }
 
+void MemoryPool::leave(std::uint64_t reserve) {
+  std::lock_guard lock(mutex_);
+  reserved_ -= reserve;
+}
+
 Status MemoryPool::set_bytes(std::uint64_t bytes) {
-  if (std::uint64_t all = reserved_.load(); bytes < all)
-    return fail(Errc::invalid, "link_memory is {} MiB, and the links need {} MiB at least", bytes >> 20,
-                all >> 20);
+  std::lock_guard lock(mutex_);
+  if (bytes < reserved_)
+    return fail(Errc::invalid, "{} MiB are too few, since the links need {} MiB at least", bytes >> 20,
+                reserved_.load() >> 20);
   bytes_ = bytes;
   return {};
 }

@@ -5,11 +5,12 @@
 
 namespace twinloft::repl::core {
 
-constexpr std::uint64_t send_mib = 1u << 20, reserve = SendRoom::resync_reserve;
+constexpr std::uint64_t send_mib = 1u << 20, of_resync = SendRoom::resync_reserve,
+                        of_records = buffered_link_reserve - of_resync;
 
 struct FakeLinkMemory final : LinkMemory {
   void holds(ReplicaId, std::uint64_t bytes) override { held = bytes; }
-  bool takes(ReplicaId, std::uint64_t more) override {
+  bool takes(ReplicaId, std::uint64_t more, For) override {
     if (held + more > most) return false;
     held += more;
     return true;
@@ -56,44 +57,50 @@ TEST_F(SendRoomTest, ABufferedLinkHasFourWindowsIfThereIsMemory) {
   EXPECT_TRUE(room->for_records(peer(), 1));
   in_flight(16 * send_mib + 1);
   EXPECT_FALSE(room->for_records(peer(), 1));
-  memory->most = 9 * send_mib + reserve;
+  memory->most = 9 * send_mib + of_resync;
   in_flight(9 * send_mib);
   EXPECT_FALSE(room->for_records(peer(), send_mib)) << "a part is for resyncs";
   in_flight(8 * send_mib);
   EXPECT_TRUE(room->for_records(peer(), send_mib));
-  EXPECT_EQ(memory->held, 9 * send_mib + reserve);
+  EXPECT_EQ(memory->held, 9 * send_mib + of_resync);
 }
 
 TEST_F(SendRoomTest, WhatIsReadCounts) {
   make(true);
   Peer::Streaming& s = *peer().streaming();
+  auto on_its_way = [&] {
+    room->update();
+    EXPECT_EQ(memory->held, buffered_link_reserve) << "no more than the reserve is there";
+    return room->on_its_way(peer());
+  };
   s.reading_chunk = 7;
   s.reading_bytes = 3 * send_mib;
-  room->update();
-  EXPECT_EQ(memory->held, 3 * send_mib + reserve);
+  EXPECT_EQ(on_its_way(), 3 * send_mib);
   s.reading_chunk.reset();
-  room->update();
-  EXPECT_EQ(memory->held, reserve);
+  EXPECT_EQ(on_its_way(), 0u);
   s.reading = true;
-  room->update();
-  EXPECT_EQ(memory->held, 3 * send_mib + reserve);
+  EXPECT_EQ(on_its_way(), 3 * send_mib);
   s.reading = false;
   s.chunk.emplace().bytes.resize(2 * send_mib);
-  room->update();
-  EXPECT_EQ(memory->held, 2 * send_mib + reserve);
+  EXPECT_EQ(on_its_way(), 2 * send_mib);
+  begin_resync().flying_bytes = send_mib;
+  EXPECT_EQ(on_its_way(), 3 * send_mib);
 }
 
-// Other links have everything, and records fill the reserve: the resync goes on.
-TEST_F(SendRoomTest, RecordsCannotStopAResync) {
+// Other links have everything else.
+TEST_F(SendRoomTest, RecordsAndAResyncHaveTheirPartsOfTheReserve) {
   make(true);
   Peer::Resync& resync = begin_resync();
-  memory->most = 0;
-  in_flight(3 * send_mib);
+  memory->most = buffered_link_reserve;
+  in_flight(of_records);
   EXPECT_FALSE(room->for_records(peer(), 1));
   for (resync.reads = 0; resync.reads < 4; ++resync.reads)
     EXPECT_TRUE(room->for_resync(peer())) << resync.reads;
   EXPECT_FALSE(room->for_resync(peer()));
-  memory->most = 3 * send_mib + reserve + SendRoom::resync_chunk;
+  in_flight(0);
+  EXPECT_FALSE(room->for_resync(peer())) << "that part is for records";
+  EXPECT_TRUE(room->for_records(peer(), of_records));
+  memory->most = buffered_link_reserve + SendRoom::resync_chunk;
   EXPECT_TRUE(room->for_resync(peer()));
   memory->most = 1024 * send_mib;
   resync.flying_bytes = 8 * send_mib;
@@ -104,7 +111,7 @@ TEST_F(SendRoomTest, ALostConnectionAndADemotionHoldNothing) {
   make(true);
   in_flight(9 * send_mib);
   room->update();
-  EXPECT_EQ(memory->held, 9 * send_mib + reserve);
+  EXPECT_EQ(memory->held, 9 * send_mib + of_resync);
   peer().disconnect();
   room->update();
   EXPECT_EQ(memory->held, 0u);
@@ -113,14 +120,30 @@ TEST_F(SendRoomTest, ALostConnectionAndADemotionHoldNothing) {
   EXPECT_EQ(memory->held, 0u);
 }
 
+// The acknowledgements of a failed primary's peers still free memory for other links.
+TEST(SendRoomOfAPrimaryTest, AFailureKeepsNoMemory) {
+  auto memory = std::make_shared<FakeLinkMemory>();
+  Config c = with_peer(2);
+  c.link_memory = memory;
+  Shell shell({.role = Role::primary, .config = c});
+  shell.step(PeerUp{2});
+  shell.input(2, NodeState{});
+  EXPECT_EQ(memory->held, link_reserve);
+  shell.step(Detach{});
+  ASSERT_TRUE(shell.core->status().failed);
+  shell.step(PeerDown{2});
+  EXPECT_EQ(memory->held, 0u);
+}
+
 TEST_F(SendRoomTest, AMembersWindowStays) {
   make(false);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(room->for_records(peer(), send_mib));
-    EXPECT_EQ(memory->held, send_mib + reserve) << "counted anew";
+    EXPECT_TRUE(room->for_records(peer(), 4 * send_mib));
+    EXPECT_EQ(memory->held, 4 * send_mib + of_resync) << "counted anew";
   }
-  memory->most = send_mib;
-  EXPECT_FALSE(room->for_records(peer(), 1));
+  memory->most = link_reserve;
+  EXPECT_FALSE(room->for_records(peer(), 4 * send_mib));
+  EXPECT_TRUE(room->for_records(peer(), send_mib)) << "the reserve";
 }
 
 }  // namespace twinloft::repl::core

@@ -216,7 +216,9 @@ TEST_F(ConfigTest, LinkMemory) {
   std::string peer = minimal + far_peer;
   auto usual = load(peer);
   ASSERT_TRUE(usual) << usual.error().message;
-  EXPECT_EQ(usual->link_memory, 32u << 20);
+  EXPECT_FALSE(usual->link_memory);
+  EXPECT_EQ(link_memory_of(*usual), 96u << 20);
+  EXPECT_EQ(link_memory_of(*usual, usual->volumes), 192u << 20) << "also volumes that a reload has left out";
   auto out = load("link_memory = \"8MiB\"\n" + peer);
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(out->link_memory, 8u << 20);

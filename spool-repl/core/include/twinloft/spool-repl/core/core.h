@@ -144,6 +144,7 @@ struct PeerStatus {
   // Of a primary: since its promotion, questions that the peer has answered for clients' reads, and answers
   // with other content than was written.
   std::uint64_t reads = 0, wrong_reads = 0;
+  std::uint64_t on_its_way = 0;  // bytes of records and of a resync, of a primary
 };
 
 struct VolumeStatus {
@@ -199,6 +200,8 @@ class Core {
                                               const std::vector<SpillChunk>& spill = {});
   ~Core();
 
+  // Before step(), so that its deadlines begin now. Earlier than the last time: no effect.
+  void note_time(Instant now);
   void step(Event event);
   void tick(Instant now);
   // The latest time of the next tick(), if no event comes earlier.

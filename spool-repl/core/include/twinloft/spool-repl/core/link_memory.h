@@ -10,11 +10,12 @@ namespace twinloft::repl::core {
 class LinkMemory {
  public:
   virtual ~LinkMemory() = default;
-  // The link to the peer holds so many bytes now.
+  enum class For : std::uint8_t { records, resync };
+  // The link to the peer holds so many bytes now, with those that it keeps for each of the two.
   virtual void holds(ReplicaId peer, std::uint64_t bytes) = 0;
   // True: the link holds `more` bytes beside from now on. False: it has too much of what all links share. An
   // answer is never false if the link then holds no more than its reserve.
-  virtual bool takes(ReplicaId peer, std::uint64_t more) = 0;
+  virtual bool takes(ReplicaId peer, std::uint64_t more, For what) = 0;
 };
 
 // The reserve of a link. With less, it could get stuck.

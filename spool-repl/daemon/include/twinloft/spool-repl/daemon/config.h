@@ -85,10 +85,14 @@ struct VolumeSettings {
 struct NodeSettings {
   LogLevel log_level = LogLevel::info;
   unsigned compression_threads = 1;
-  stream::BandwidthPlan bandwidth;  // of all links
-  std::uint64_t link_memory = 0;    // bytes: the most of all links
+  stream::BandwidthPlan bandwidth;           // of all links
+  std::optional<std::uint64_t> link_memory;  // bytes: the most of all links; see link_memory_of()
   std::vector<VolumeSettings> volumes;
 };
+
+// The configured number of bytes. Or, for each link, enough for its window while the others are idle. `also`:
+// volumes that are served and not in the file any more.
+std::uint64_t link_memory_of(const NodeSettings& node, const std::vector<VolumeSettings>& also = {});
 
 // Errors: all errors of the file, a line each, with file, line and key.
 Result<NodeSettings> load_config(const std::string& path);

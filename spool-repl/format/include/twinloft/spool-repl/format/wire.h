@@ -216,7 +216,7 @@ struct KeepFor {
 // everything up to `after` was committed.
 struct ReadBlocks {
   Epoch epoch;
-  std::uint64_t seq = 0;  // ascending on each connection
+  std::uint64_t seq = 0;  // ascending within a term of the primary
   Lba lba;
   std::uint32_t blocks = 0;
   Lsn after;

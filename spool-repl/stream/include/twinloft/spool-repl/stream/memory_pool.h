@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "twinloft/base/result.h"
@@ -50,8 +51,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::uint64_t shared_in_use() const { return used_.load(std::memory_order_relaxed); }
 
  private:
-  void leave(std::uint64_t reserve) { reserved_.fetch_sub(reserve); }
+  void leave(std::uint64_t reserve);
 
+  std::mutex mutex_;  // of join(), leave() and set_bytes()
   std::atomic<std::uint64_t> bytes_, reserved_{0};
   std::atomic<std::uint64_t> used_{0};  // of the shared part
 };
