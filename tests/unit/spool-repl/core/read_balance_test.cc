@@ -238,6 +238,24 @@ TEST_F(ReadBalanceTest, ASilentPeerCostsABoundedDelay) {
   EXPECT_EQ(node(1).pending(Disk::home_read), 0u);
 }
 
+// The core's last turn may be long ago when an event comes.
+TEST_F(ReadBalanceTest, ADeadlineBeginsWithItsEvent) {
+  make_balanced(2, Kind::prefer_remote);
+  for (ReplicaId id : {1u, 2u}) {
+    Core& core = *node(id).core;
+    Instant now = node(id).now() + std::chrono::seconds(1);
+    core.note_time(now);
+    if (id == 1)
+      core.step(ClientRequest{ClientOp::read, false, 5 * block_size, block_size, out.data(), 99});
+    else
+      core.step(PeerInput{1, ReadBlocks{status(node(1)).epoch, 1, Lba{5}, 1, status(node(2)).commit + 1}});
+    core.note_time(node(id).now());  // no effect
+    EXPECT_EQ(core.next_tick(), now + patience) << id;
+    Output unsent;
+    core.get_output(unsent);
+  }
+}
+
 TEST_F(ReadBalanceTest, ALateAnswerChangesNothing) {
   make_balanced(2, Kind::prefer_remote);
   auto id = ask_in_vain();
