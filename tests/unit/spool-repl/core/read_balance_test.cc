@@ -31,22 +31,18 @@ struct ReadBalanceTest : RolesTest {
                        out.begin() + static_cast<std::ptrdiff_t>((from + blocks) * block_size),
                        [&](std::byte b) { return b == std::byte(value); });
   }
-  template <class M>
-  std::vector<M> said(ReplicaId id) {
-    std::vector<M> found;
-    for (const PeerMessage& m : node(id).sent)
-      if (auto* x = std::get_if<M>(&m)) found.push_back(*x);
-    return found;
-  }
   PeerStatus peer(ReplicaId id) {
     for (const PeerStatus& p : status(node(1)).peers)
       if (p.id == id) return p;
     return {};
   }
   bool ended(std::uint64_t id) { return node(1).is_done(id) && node(1).done.at(id) == 0; }
+  void lose_answers() {
+    lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<BlocksRead>(m); };
+  }
   // The member is asked, and its answer does not come.
   std::uint64_t ask_in_vain(std::uint64_t block = 5) {
-    lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<BlocksRead>(m); };
+    lose_answers();
     std::uint64_t id = read(block);
     exchange();
     EXPECT_FALSE(node(1).is_done(id));
@@ -117,17 +113,13 @@ TEST_F(ReadBalanceTest, TheAnswerDoesNotCountForABlockThatWasWrittenMeanwhile) {
 // The block is home again when the answer comes: only its digest tells that the answer is older.
 TEST_F(ReadBalanceTest, TheAnswerDoesNotCountForABlockThatHasGoneHomeMeanwhile) {
   make_balanced(2, Kind::prefer_remote);
-  std::vector<BlocksRead> held;
-  lost = [&](ReplicaId, const PeerMessage& m) {
-    if (auto* answer = std::get_if<BlocksRead>(&m)) held.push_back(*answer);
-    return std::holds_alternative<BlocksRead>(m);
-  };
+  lose_answers();
   auto id = read(5, 3);
   exchange();
   fill(1, 6, 7, 9);
   checkpoint(1);
-  ASSERT_EQ(held.size(), 1u);
-  node(1).input(2, held[0]);
+  ASSERT_EQ(said<BlocksRead>(2).size(), 1u);
+  node(1).input(2, said<BlocksRead>(2)[0]);
   exchange();
   EXPECT_TRUE(ended(id));
   EXPECT_TRUE(all(1, 3) && all(1, 9, 1) && all(1, 3, 2));
@@ -175,11 +167,7 @@ TEST_F(ReadBalanceTest, AMemberThatCannotReadSaysSoAndIsRepaired) {
 // The answers of a slow line pile up otherwise.
 TEST_F(ReadBalanceTest, AQuestionWithoutAnAnswerStaysInTheQueue) {
   make_balanced(2, Kind::prefer_remote);
-  std::vector<BlocksRead> held;
-  lost = [&](ReplicaId, const PeerMessage& m) {
-    if (auto* answer = std::get_if<BlocksRead>(&m)) held.push_back(*answer);
-    return std::holds_alternative<BlocksRead>(m);
-  };
+  lose_answers();
   auto questions = [&] { return said<ReadBlocks>(1).size(); };
   for (std::uint64_t i = 0; i < 60; ++i) read(i, 60);
   std::size_t first = questions();
@@ -192,8 +180,8 @@ TEST_F(ReadBalanceTest, AQuestionWithoutAnAnswerStaysInTheQueue) {
   EXPECT_EQ(questions(), first);
   exchange();
   lost = nullptr;
-  ASSERT_FALSE(held.empty());
-  for (const BlocksRead& late : held) node(1).input(2, late);
+  ASSERT_EQ(said<BlocksRead>(2).size(), first);
+  for (const BlocksRead& late : said<BlocksRead>(2)) node(1).input(2, late);
   EXPECT_TRUE(node(1).closed.empty());
   read(6);
   EXPECT_EQ(questions(), first + 1);
@@ -281,7 +269,7 @@ TEST_F(ReadBalanceTest, ALostConnectionIsReadHereAtOnce) {
 
 TEST_F(ReadBalanceTest, AMemberAnswersOnceItHasCommittedAsMuch) {
   make_balanced(2, Kind::prefer_remote);
-  lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<BlocksRead>(m); };  // not asked
+  lose_answers();  // to questions that replica 1 has not asked
   ReadBlocks question{status(node(1)).epoch, 1, Lba{5}, 1, status(node(1)).commit + 1};
   node(2).input(1, question);
   while (node(2).complete_one()) {

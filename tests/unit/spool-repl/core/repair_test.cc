@@ -39,13 +39,6 @@ struct RepairTest : RolesTest {
     return std::all_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(blocks * block_size),
                        [&](std::byte b) { return b == std::byte(value); });
   }
-  template <class M>
-  std::vector<M> said(ReplicaId id) {
-    std::vector<M> found;
-    for (const PeerMessage& m : node(id).sent)
-      if (auto* x = std::get_if<M>(&m)) found.push_back(*x);
-    return found;
-  }
   std::size_t events(ReplicaId id, NoticeKind kind) {
     return static_cast<std::size_t>(
         std::count(node(id).notice_kinds.begin(), node(id).notice_kinds.end(), kind));

@@ -19,6 +19,14 @@ struct RolesTest : testing::Test {
 
   Shell& node(ReplicaId id) { return *nodes[id - 1]; }
   static VolumeStatus status(Shell& s) { return s.core->status(); }
+  // The messages of this kind that the replica has sent so far.
+  template <class M>
+  std::vector<M> said(ReplicaId id) {
+    std::vector<M> found;
+    for (const PeerMessage& m : node(id).sent)
+      if (auto* x = std::get_if<M>(&m)) found.push_back(*x);
+    return found;
+  }
 
   Duration ask_peers_for{0};  // 0, as if every start was long ago; see start_test.cc for others
   Duration ask_refused_for{0};
