@@ -475,21 +475,22 @@ def children(pid):
     return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def name_of(pid):
+    """None: the process has ended, also between the open and the read."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 def children_named(pid, name, children=children):
     """The children with this name. A child may end meanwhile."""
-    found = []
-    for p in children(pid):
-        with contextlib.suppress(OSError):
-            if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == name:
-                found.append(p)
-    return found
+    return [p for p in children(pid) if name_of(p) == name]
 
 
 def descriptors(pid):
     """What each open descriptor of a process names. A descriptor may be closed meanwhile."""
     found = {}
     for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             found[int(fd.name)] = os.readlink(fd)
     return found
 
