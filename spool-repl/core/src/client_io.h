@@ -76,7 +76,7 @@ class ClientIo final : public Requests {
       Lba lba;
       std::uint64_t blocks;
       std::vector<Slot> slots;  // empty: the disk reads directly into the client's memory
-      ReadBalance::Local read = {};
+      ReadBalance::Begun read = {};
     };
     ReadRequest request;
     std::vector<Run> runs;

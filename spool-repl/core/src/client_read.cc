@@ -1,5 +1,4 @@
 // Reads of the clients: from memory if the content is there, otherwise from the data area.
-#include <array>
 #include <cerrno>
 
 #include "client_io.h"
@@ -141,20 +140,16 @@ void ClientIo::end_overdue_reads() {
 
 // False: a block may be older than this replica's, or is not what this replica has written.
 bool ClientIo::take_answer(Read& read, const ReadBalance::Asked& asked, const BlocksRead& answer) {
-  static constexpr std::array<std::byte, block_size> zeros{};
   const ClientRequest& r = read.request.request;
   const std::byte* next = answer.content.data();
   bool same_home = asked.home_changes == v_.home_changes;
   for (std::uint32_t i = 0; i < asked.blocks; ++i) {
     Lba lba = asked.lba + i;
     bool zero = (answer.zeros[i / 64] >> i % 64 & 1) != 0;
-    const std::byte* content = zero ? zeros.data() : next;
+    const std::byte* content = zero ? zero_block.data() : next;
     if (!zero) next += block_size;
-    auto found = newest(lba);
-    if (found.kind == BlockIndex::Kind::data)
-      content = v_.arena.data(found.slot);
-    else if (found.kind == BlockIndex::Kind::zeros)
-      content = zeros.data();
+    if (const std::byte* here = v_.content_of(newest(lba)))
+      content = here;
     else if (!(same_home ? v_.digests.fits(lba, content) : v_.digests.proves(lba, content))) {
       if (same_home) balance_.note_wrong(asked, lba);
       return false;

@@ -1,21 +1,12 @@
 #include "read_answers.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "request_blocks.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::core {
-
-namespace {
-constexpr std::array<std::byte, block_size> zero_block{};
-bool is_zero(const std::byte* block) {
-  return block == zero_block.data() ||
-         std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
-}
-}  // namespace
 
 void ReadAnswers::ask(ReplicaId from, const ReadBlocks& question) {
   Question q;
@@ -104,9 +95,7 @@ void ReadAnswers::on_read(std::uint64_t n, int error) {
 // If a block left memory since the reads began, its digest decides whether they have read the new content.
 const std::byte* ReadAnswers::content(Question& q, std::uint32_t i, bool& stale) {
   Lba lba = q.asked.lba + i;
-  auto found = v_.committed.find(lba);
-  if (found.kind == BlockIndex::Kind::data) return v_.arena.data(found.slot);
-  if (found.kind == BlockIndex::Kind::zeros) return zero_block.data();
+  if (const std::byte* newest = v_.content_of(v_.committed.find(lba))) return newest;
   const std::byte* block = q.slots[i] ? v_.read_arena.data(*q.slots[i]) : nullptr;
   bool same_home = q.home_changes == v_.home_changes;
   if (block && (same_home ? v_.digests.fits(lba, block) : v_.digests.proves(lba, block))) return block;
@@ -123,7 +112,7 @@ void ReadAnswers::answer(Question& q) {
     const std::byte* block = content(q, i, stale);
     wrong = !block && !stale;
     if (!block) continue;
-    if (is_zero(block))
+    if (is_zero({block, block_size}))
       m.zeros[i / 64] |= std::uint64_t{1} << i % 64;
     else
       m.content.insert(m.content.end(), block, block + block_size);

@@ -17,7 +17,6 @@ constexpr unsigned reads_of_congestion = 4;  // less is no congestion
 constexpr Duration rest_after_silence = std::chrono::seconds(5);
 constexpr Duration rest_after_decline = std::chrono::milliseconds(100);
 constexpr Duration fresh_for = std::chrono::milliseconds(200), half_life = std::chrono::milliseconds(100);
-
 constexpr double advantage = 0.75;  // an answer costs processor time on both machines
 
 double seconds(Duration d) {
@@ -70,7 +69,7 @@ ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
 
 ReplicaId ReadBalance::fewest(bool with_local) {
   ReplicaId best = 0;
-  std::uint64_t least = with_local ? of(0).queue : UINT64_MAX;
+  std::uint64_t least = with_local ? here_.queue : UINT64_MAX;
   for (const Peer& p : peers_)
     if (may_ask(p) && of(p.id()).queue < least) best = p.id(), least = of(p.id()).queue;
   return best;
@@ -90,10 +89,9 @@ ReplicaId ReadBalance::in_turn() {
 // The time of an answer grows with the queue before it, at a rate that is measured. An old measurement counts
 // less and less, and its peer gets one read at a time.
 ReplicaId ReadBalance::fastest(std::uint64_t weight) {
-  const Place& here = of(0);
-  if (here.reads < reads_of_congestion || here.cost == 0) return 0;
+  if (here_.reads < reads_of_congestion || here_.cost == 0) return 0;
   ReplicaId best = 0;
-  double least = here.expected(weight) * advantage;
+  double least = here_.expected(weight) * advantage;
   for (const Peer& p : peers_) {
     if (!may_ask(p)) continue;
     const Place& place = of(p.id());
@@ -108,22 +106,20 @@ ReplicaId ReadBalance::fastest(std::uint64_t weight) {
 
 // ---- what is in flight
 
-ReadBalance::Local ReadBalance::begin_local(std::uint64_t blocks) {
-  Place& here = of(0);
-  here.reads++;
-  here.queue += blocks + weight_of_read;
-  return {v_.now, blocks + weight_of_read, here.queue};
+ReadBalance::Begun ReadBalance::begin_local(std::uint64_t blocks) {
+  here_.reads++;
+  here_.queue += blocks + weight_of_read;
+  return {v_.now, blocks + weight_of_read, here_.queue};
 }
 
-void ReadBalance::end_local(const Local& read) {
-  Place& here = of(0);
-  TL_CHECK(here.reads > 0 && here.queue >= read.weight);
-  here.reads--;
-  here.queue -= read.weight;
-  measure(here, read);
+void ReadBalance::end_local(const Begun& read) {
+  TL_CHECK(here_.reads > 0 && here_.queue >= read.weight);
+  here_.reads--;
+  here_.queue -= read.weight;
+  measure(here_, read);
 }
 
-void ReadBalance::measure(Place& place, const Local& read) const {
+void ReadBalance::measure(Place& place, const Begun& read) const {
   double sample = seconds(v_.now - read.since) / static_cast<double>(read.queue);
   place.cost = place.cost == 0 ? sample : place.cost + (sample - place.cost) * part_of_sample;
   place.measured = v_.now;
@@ -219,7 +215,7 @@ void ReadBalance::check_invariants() const {
     TL_CHECK(seq <= last_seq_ && asked.blocks > 0);
     queues[asked.peer] += asked.read.weight;
   }
-  for (const auto& [peer, place] : places_) TL_CHECK(peer == 0 || place.queue == queues[peer]);
+  for (const auto& [peer, place] : places_) TL_CHECK(place.queue == queues[peer]);
 }
 
 }  // namespace twinloft::repl::core

@@ -28,13 +28,13 @@ class ReadBalance {
     std::uint64_t blocks = 0;
   };
   Choice choose(Lba lba, std::uint64_t blocks);
-  // A read of the data area here begins, and ends.
-  struct Local {
+  // A read of the data area here begins, and ends. weight: of the read, in the queue at that time.
+  struct Begun {
     Instant since;
     std::uint64_t weight = 0, queue = 0;
   };
-  Local begin_local(std::uint64_t blocks);
-  void end_local(const Local& read);
+  Begun begin_local(std::uint64_t blocks);
+  void end_local(const Begun& read);
 
   struct Asked {
     ReplicaId peer = 0;
@@ -44,7 +44,7 @@ class ReadBalance {
     std::uint32_t blocks = 0;
     std::uint64_t owner = 0;  // of the caller
     std::uint64_t home_changes = 0;
-    Local read;
+    Begun read;
     Instant until;
     bool given_up = false;  // the blocks are read here
   };
@@ -64,7 +64,7 @@ class ReadBalance {
   // Of one replica. The queue is what is in flight.
   struct Place {
     std::uint64_t queue = 0;
-    unsigned reads = 0;  // in flight; here only
+    unsigned reads = 0;  // in flight; of here_ only
     double cost = 0;     // seconds for each unit of the queue; 0: not measured
     Instant measured{};
     Instant rests_until{};
@@ -76,13 +76,14 @@ class ReadBalance {
   ReplicaId fewest(bool with_local);
   ReplicaId in_turn();
   ReplicaId fastest(std::uint64_t weight);
-  void measure(Place& place, const Local& read) const;
+  void measure(Place& place, const Begun& read) const;
   void rest(ReplicaId peer, Duration time) { of(peer).rests_until = v_.now + time; }
 
   Volume& v_;
   const Peers& peers_;
   const Term& term_;
-  std::map<ReplicaId, Place> places_;  // 0: here
+  Place here_;
+  std::map<ReplicaId, Place> places_;  // of the peers
   std::map<std::uint64_t, Asked> asked_;
   std::uint64_t last_seq_ = 0, turn_ = 0;
 };

@@ -161,9 +161,8 @@ bool Repair::handle(ReplicaId from, FetchedBlock& m) {
 // Compares the answer with the digest here. The block of the other replica may be corrupt too, without a
 // digest there that shows it.
 bool Repair::is_right(Lba lba, const FetchedBlock& m) const {
-  static constexpr std::array<std::byte, block_size> zeros{};
   if (m.kind == FetchedBlock::Kind::nothing) return false;
-  return v_.digests.fits(lba, m.kind == FetchedBlock::Kind::zeros ? zeros.data() : m.content.data());
+  return v_.digests.fits(lba, m.kind == FetchedBlock::Kind::zeros ? zero_block.data() : m.content.data());
 }
 
 // Some slots stay free for sealing: without sealing, no slot of the arena would ever become free.

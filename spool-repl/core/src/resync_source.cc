@@ -200,11 +200,9 @@ void ResyncSource::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
 
 // The newest committed version of the block. nullptr: its record reaches the peer on this connection.
 const std::byte* ResyncSource::chunk_block(const Peer& peer, const ChunkRead& read, unsigned bit) const {
-  static constexpr std::array<std::byte, block_size> zeros{};
   auto found = v_.committed.find(Lba{read.chunk.word * 64 + bit});
   if (found.kind != BlockIndex::Kind::absent && Lsn{found.serial} > peer.resync()->base) return nullptr;
-  if (found.kind == BlockIndex::Kind::data) return v_.arena.data(found.slot);
-  if (found.kind == BlockIndex::Kind::zeros) return zeros.data();
+  if (const std::byte* block = v_.content_of(found)) return block;
   return v_.read_arena.data(read.slots[bit - static_cast<unsigned>(std::countr_zero(read.chunk.mask))]);
 }
 
@@ -279,7 +277,7 @@ void ResyncSource::send_chunk(Peer& peer, const ChunkRead& read) {
     const std::byte* block = chunk_block(peer, read, bit);
     if (!block) continue;
     Lba lba{read.chunk.word * 64 + bit};
-    bool zero = std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
+    bool zero = is_zero({block, block_size});
     ExtentKind kind = zero ? ExtentKind::zeros : ExtentKind::data;
     if (!m.extents.empty() && m.extents.back().kind == kind &&
         m.extents.back().lba + m.extents.back().blocks == lba)

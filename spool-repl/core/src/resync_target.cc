@@ -150,7 +150,6 @@ void ResyncTarget::read_check() {
 // content replaces it. An equal block is written again if the disk is not trusted, or if the block does not
 // fit its digest here: the digest says that other content was written.
 std::uint64_t ResyncTarget::compare() {
-  static constexpr std::array<std::byte, block_size> zeros{};
   const Checking& c = *checking_;
   auto first = static_cast<unsigned>(std::countr_zero(c.check.mask));
   bool room = v_.arena.free() >= 64 + record_blocks_max;
@@ -160,11 +159,9 @@ std::uint64_t ResyncTarget::compare() {
     if (!(c.check.mask >> bit & 1)) continue;
     Lba lba{c.check.word * 64 + bit};
     auto found = v_.committed.find(lba);
-    const std::byte* block = found.kind == BlockIndex::Kind::data ? v_.arena.data(found.slot)
-                             : found.kind == BlockIndex::Kind::zeros
-                                 ? zeros.data()
-                                 : v_.read_arena.data(c.slots[bit - first]);
-    bool on_its_way = found.kind != BlockIndex::Kind::absent;
+    const std::byte* block = v_.content_of(found);
+    bool on_its_way = block != nullptr;
+    if (!on_its_way) block = v_.read_arena.data(c.slots[bit - first]);
     bool unreadable = !on_its_way && (c.unreadable >> bit & 1);
     bool equal = hash128({block, block_size}) == c.check.digests[n++] && !unreadable;
     if (unreadable) v_.counters.repaired_blocks++;

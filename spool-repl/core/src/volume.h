@@ -1,6 +1,7 @@
 // The state that both roles share: log, committed image, superblock, failure, and the output of this step.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "far_buffers.h"
@@ -44,6 +45,8 @@ inline TokenKind kind_of(Token t) {
 inline std::uint64_t number_of(Token t) {
   return t & ((std::uint64_t{1} << 56) - 1);
 }
+
+inline constexpr std::array<std::byte, block_size> zero_block{};
 
 // The connection to another replica, and the state that it reports.
 struct Link {
@@ -143,6 +146,11 @@ class Volume {
   std::uint64_t outputs = 0;  // taken so far
   Arena& arena;
   Arena& read_arena;
+  // The content of a block that an index has found. nullptr: it has none in memory.
+  const std::byte* content_of(const BlockIndex::Found& found) const {
+    if (found.kind == BlockIndex::Kind::absent) return nullptr;
+    return found.kind == BlockIndex::Kind::data ? arena.data(found.slot) : zero_block.data();
+  }
   Random& random;
   DiskCondition disk;
   Superblock sb;  // `disk`, `dirty` and `commit` are set when a write begins
