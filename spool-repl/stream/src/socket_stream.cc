@@ -1,7 +1,9 @@
 #include "twinloft/spool-repl/stream/socket_stream.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -124,11 +126,26 @@ void SocketStream::close() {
   fd_.reset();
 }
 
-bool SocketStream::is_stuck() const {
+namespace {
+std::optional<tcp_info> info_of(int fd) {
   tcp_info info{};
   socklen_t length = sizeof info;
-  return fd_ && ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-         info.tcpi_unacked > 0 && info.tcpi_retransmits >= 2;
+  if (fd < 0 || ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0) return std::nullopt;
+  return info;
+}
+}  // namespace
+
+bool SocketStream::is_stuck() const {
+  auto info = info_of(fd_.get());
+  return info && info->tcpi_unacked > 0 && info->tcpi_retransmits >= 2;
+}
+
+std::optional<Stream::LineState> SocketStream::line() const {
+  auto info = info_of(fd_.get());
+  int queued = 0;
+  if (!info || ::ioctl(fd_.get(), SIOCOUTQ, &queued) < 0) return std::nullopt;
+  return LineState{std::chrono::microseconds(info->tcpi_rtt), static_cast<std::uint64_t>(queued),
+                   std::uint64_t{info->tcpi_snd_cwnd} * info->tcpi_snd_mss};
 }
 
 }  // namespace twinloft::repl::stream

@@ -37,6 +37,7 @@ class MemoryStream final : public stream::Stream {
   }
   State state() const override { return state_; }
   void want(unsigned interest) override { wanted_ = interest; }
+  void set_events(Events events) override { events_ = std::move(events); }
   Result<Got> read(std::span<const iovec> into) override {
     if (fails()) return fail(Errc::io, "broken by the test");
     Got got;
@@ -78,6 +79,7 @@ class MemoryStream final : public stream::Stream {
     unsigned ready = 0;
     if ((in_->waiting() > 0 && (!announces_once || in_->written != announced_ || more_)) || in_->ended)
       ready |= readable;
+    if (limits.read_max == 0) ready = 0;  // what arrives is dropped on the way, as far as this side can tell
     if (out_->waiting() < limits.room) ready |= writable;
     ready &= wanted_;
     if (ready & readable) announced_ = in_->written, more_ = false;

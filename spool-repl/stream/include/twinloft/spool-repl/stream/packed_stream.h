@@ -75,10 +75,12 @@ class PackedStream final : public Stream {
   // Something is sent soon, also if a pool does not come to its frames: the next one goes as it is.
   void hurry();
   const Stream& below() const { return *below_; }
+  Stream& below() { return *below_; }
 
   void start(unsigned interest, Events events) override;
   State state() const override { return below_->state(); }
   void want(unsigned interest) override;
+  void set_events(Events events) override { events_ = std::move(events); }
   Result<Got> read(std::span<const iovec> into) override;
   Result<std::size_t> write(std::span<iovec> from) override;
   void end_output() override;

@@ -21,11 +21,13 @@ class SocketStream final : public Stream {
   void start(unsigned interest, Events events) override;
   State state() const override { return state_; }
   void want(unsigned interest) override;
+  void set_events(Events events) override { events_ = std::move(events); }
   Result<Got> read(std::span<const iovec> into) override;
   Result<std::size_t> write(std::span<iovec> from) override;
   void end_output() override;
   void close() override;
   bool is_stuck() const override;
+  std::optional<LineState> line() const override;
 
  private:
   void on_ready(unsigned ready);

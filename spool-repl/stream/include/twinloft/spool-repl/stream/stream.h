@@ -11,9 +11,12 @@
 
 #include <sys/uio.h>
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
 
 namespace twinloft::repl::stream {
@@ -31,6 +34,11 @@ class Stream {
     // within.
     std::function<void(unsigned ready)> ready;
   };
+  struct LineState {
+    Duration round_trip{};
+    std::uint64_t queued_bytes = 0;  // accepted, and not acknowledged by the other machine
+    std::uint64_t window_bytes = 0;  // that may be on their way at a time, by congestion control
+  };
   struct Got {
     std::size_t bytes = 0;  // 0 and not ended: no bytes at present
     bool ended = false;     // the other side has ended its output
@@ -45,6 +53,8 @@ class Stream {
   virtual void start(unsigned interest, Events events) = 0;
   virtual State state() const = 0;
   virtual void want(unsigned interest) = 0;
+  // Another owner. Call it in no event of this stream.
+  virtual void set_events(Events events) = 0;
 
   // Reads available bytes into the spans in order, with at most one system call. Errors: only the reason
   // ("Connection reset by peer"); the owner adds the name of the other side.
@@ -63,6 +73,8 @@ class Stream {
   virtual bool is_stuck() const = 0;
   // Whether accepted bytes are still in this process. close() would lose them.
   virtual bool has_unsent() const { return false; }
+  // What the system knows of the line below. Nothing: there is none, or it does not say.
+  virtual std::optional<LineState> line() const { return std::nullopt; }
 
  protected:
   Stream() = default;

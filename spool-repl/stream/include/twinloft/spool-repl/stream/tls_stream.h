@@ -50,11 +50,13 @@ class TlsStream final : public Stream {
   void start(unsigned interest, Events events) override;
   State state() const override { return state_; }
   void want(unsigned interest) override;
+  void set_events(Events events) override { events_ = std::move(events); }
   Result<Got> read(std::span<const iovec> into) override;
   Result<std::size_t> write(std::span<iovec> from) override;
   void end_output() override;
   void close() override;
   bool is_stuck() const override { return below_->is_stuck(); }
+  std::optional<LineState> line() const override { return below_->line(); }
   bool has_unsent() const override { return !broken_ && unsent() > 0; }
 
   // The names in the other side's certificate, which is valid. After the opening. `name` begins with a scheme

@@ -10,7 +10,7 @@
 
 #include "twinloft/base/bytes.h"
 
-namespace twinloft::repl::net {
+namespace twinloft::repl::stream {
 
 class Backlog {
  public:
@@ -38,9 +38,18 @@ class Backlog {
 
   void clear() { drop(bytes_); }
 
-  void for_each(auto&& what) const {
-    std::size_t skip = begin_;
-    for (const auto& piece : pieces_) what(ByteSpan(piece).subspan(std::exchange(skip, 0)));
+  void for_each(auto&& what) const { for_range(0, bytes_, what); }
+
+  // Of `count` bytes behind the first `from`. At most bytes().
+  void for_range(std::size_t from, std::size_t count, auto&& what) const {
+    // All pieces but the last are full.
+    std::size_t skip = begin_ + from;
+    for (std::size_t i = skip / piece_bytes; count > 0; ++i) {
+      ByteSpan part = ByteSpan(pieces_[i]).subspan(std::exchange(skip, 0) % piece_bytes);
+      part = part.first(std::min(count, part.size()));
+      count -= part.size();
+      what(part);
+    }
   }
 
  private:
@@ -49,4 +58,4 @@ class Backlog {
   std::size_t begin_ = 0, bytes_ = 0;  // begin_: in the first piece
 };
 
-}  // namespace twinloft::repl::net
+}  // namespace twinloft::repl::stream

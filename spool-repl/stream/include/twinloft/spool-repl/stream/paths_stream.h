@@ -1,0 +1,115 @@
+// A stream of bytes over several other streams, the paths of a link. docs/formats/wire.md has the chunks.
+//
+// At first there is one path, and bytes pass as they are. From begin() on, both directions consist of chunks,
+// and further paths may be added. The bytes of a lost path are sent again over another one. So the loss of a
+// path is a delay for the owner, and the loss of the last one is the end of the stream.
+//
+// A path is lost if it fails, or if nothing gets through while another path is alive. Both is judged in turns
+// of a timer: a process that stands still does not lose its paths.
+//
+// Memory of each direction: what was sent and not taken by the other side, at most 16 MiB, here and twice
+// there.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/stream.h"
+
+namespace twinloft::repl::stream {
+
+class ChunkInput;
+class ChunkOutput;
+
+// spares: the usable path with the lowest number. together: each chunk over the path that would be first to
+// deliver it.
+enum class PathUse : std::uint8_t { spares, together };
+
+class PathsStream final : public Stream {
+ public:
+  struct PathEvents {
+    // Called within an event of this stream.
+    std::function<void(unsigned number)> usable;  // data gets through
+    // Called in a later turn. Not called at the end of the whole stream.
+    std::function<void(unsigned number, const std::string& reason)> lost;
+  };
+  struct PathState {
+    unsigned number = 0;
+    bool usable = false;                  // data has got through in both directions
+    std::uint64_t sent = 0, arrived = 0;  // bytes, since the path was added
+    std::optional<LineState> line = {};
+  };
+
+  PathsStream(ports::Loop& loop, std::unique_ptr<Stream> first);
+  ~PathsStream() override;
+
+  // The first path has this number. received: bytes behind the last one without a chunk, which were read
+  // already. unsent: bytes before the first chunk, which were not accepted yet. patience: a path is lost
+  // after such a time without a sign of it.
+  void begin(unsigned number, PathUse use, Duration patience, PathEvents events, ByteSpan received,
+             ByteSpan unsent);
+  bool has_begun() const { return output_ != nullptr; }
+  // A path with this number replaces the present one, which the other side has given up. The stream is open,
+  // and has another owner until now; received, unsent: as above.
+  void add(unsigned number, std::unique_ptr<Stream> path, ByteSpan received, ByteSpan unsent);
+  bool has_path(unsigned number) const;
+  void close_path(unsigned number, const std::string& reason);  // if there is another one
+  void set_use(PathUse use) { use_ = use; }
+  // The first path, before begin(). Nothing else may be called then.
+  std::unique_ptr<Stream> release();
+  std::vector<PathState> path_states() const;
+  void for_each_path(const std::function<void(const Stream&)>& what) const;
+
+  void start(unsigned interest, Events events) override;
+  State state() const override;
+  void want(unsigned interest) override;
+  void set_events(Events events) override { events_ = std::move(events); }
+  Result<Got> read(std::span<const iovec> into) override;
+  Result<std::size_t> write(std::span<iovec> from) override;
+  void end_output() override;
+  void close() override;
+  bool is_stuck() const override;
+  bool has_unsent() const override;
+
+ private:
+  struct Path;
+  void take_over(Path& path, ByteSpan received, ByteSpan unsent);
+  void on_path(Path& path, unsigned ready);
+  void receive(Path& path);
+  void take_chunks(Path& path);
+  bool take_chunk(Path& path);
+  Status take(Path& path, const struct ChunkHeader& header, ByteSpan payload);
+  void pump();
+  void send(Path& path, bool with_chunk);
+  bool send_part(Path& path);
+  Path* choose();
+  void say(Path& path, ChunkHeader header);
+  void lose(Path& path, const std::string& reason, bool ended);
+  void tell();
+  void call_again();
+  void on_tick();
+  void judge(Path& path, bool any_heard);
+  std::size_t usable_paths() const;
+
+  ports::Loop& loop_;
+  std::vector<std::unique_ptr<Path>> paths_, gone_;  // by number; lost, and perhaps on the call stack
+  Events events_;
+  PathEvents path_events_;
+  PathUse use_ = PathUse::spares;
+  Duration tick_{};
+  unsigned wanted_ = 0;
+  std::unique_ptr<ChunkOutput> output_;  // null: bytes pass as they are
+  std::unique_ptr<ChunkInput> input_;
+  std::uint64_t taken_told_ = 0;
+  bool closed_ = false, full_ = false, ending_ = false, again_ = false;
+  std::optional<Error> broken_;  // no path is left
+  bool ended_ = false;           // likewise, by the other side
+  ports::Loop::TimerId timer_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace twinloft::repl::stream
