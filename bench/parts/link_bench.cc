@@ -45,8 +45,8 @@ Status start(Node& node, io::UringLoop& loop, Random& random, const std::string&
              const std::string& other, ReplicaId id, const net::LinkSecurity& security) {
   net::NetOptions options;
   options.self = {Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, id};
-  options.listen = own;
-  options.peers = {{3 - id, other}};
+  options.listen = {own};
+  options.peers = {{3 - id, {other}}};
   options.security = security;
   node.net = std::make_unique<net::PeerNet>(
       loop, std::move(options), random,

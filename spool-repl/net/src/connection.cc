@@ -16,15 +16,18 @@ constexpr std::size_t read_bytes = 256 * 1024;
 constexpr std::size_t trial_bytes = 128 * 1024;  // more than the largest packet of any network
 }  // namespace
 
-Connection::Connection(ports::Loop& loop, std::unique_ptr<stream::PackedStream> stream, std::string name,
-                       Handshake handshake, Limits limits, Events events)
+Connection::Connection(ports::Loop& loop, std::unique_ptr<Stream> line, std::shared_ptr<stream::WorkPool> pool,
+                       std::string name, Handshake handshake, Limits limits, Events events, unsigned number)
     : loop_(loop),
-      stream_(std::move(stream)),
+      number_(number),
       name_(std::move(name)),
       handshake_(std::move(handshake)),
       limits_(limits),
       events_(std::move(events)) {
   last_received_ = last_sent_ = loop_.now();
+  auto paths = std::make_unique<stream::PathsStream>(loop_, std::move(line));
+  paths_ = paths.get();
+  stream_ = std::make_unique<stream::PackedStream>(loop_, std::move(paths), std::move(pool));
   stream_->start(Stream::readable, {[this](Status opened) { on_opened(std::move(opened)); },
                                     [this](unsigned ready) { on_ready(ready); }});
   arm_timer();
@@ -47,11 +50,12 @@ void Connection::close(const std::string& reason) {
 }
 
 void Connection::on_ready(unsigned ready) {
+  if (phase_ == Phase::path && !(ready & Stream::writable)) return;
   if (ready & Stream::writable) {
     full_ = false;
     flush();
   }
-  if (is_open() && (ready & Stream::readable)) on_readable();
+  if (is_open() && phase_ != Phase::path && (ready & Stream::readable)) on_readable();
 }
 
 void Connection::on_opened(Status opened) {
@@ -162,7 +166,8 @@ void Connection::flush() {
   if (unsent_bytes() > limits_.unsent_bytes_max)
     return close(fmt::format("{} does not receive: {} MiB wait for it", name_, unsent_bytes() >> 20));
   full_ = unsent_bytes() > 0;
-  stream_->want(full_ ? Stream::readable | Stream::writable : Stream::readable);
+  unsigned reads = phase_ == Phase::path ? 0u : unsigned{Stream::readable};
+  stream_->want(full_ ? reads | Stream::writable : reads);
 }
 
 // `out` bytes of backlog and batch were written. The rest of the batch is copied, since its memory is valid
@@ -201,7 +206,7 @@ void Connection::on_readable() {
   // same holds for the trial.
   if (phase_ == Phase::ready) last_received_ = loop_.now();
   in_end_ += got->bytes;
-  while (is_open() && take_messages()) {
+  while (is_open() && phase_ != Phase::path && take_messages()) {
   }
 }
 
@@ -230,8 +235,8 @@ bool Connection::take_messages() {
   ByteSpan payload = ByteSpan(in_).subspan(in_begin_ + wire_header_bytes, header->payload_bytes);
   if (crc32c(payload) != header->payload_crc)
     return close(fmt::format("{}: a message with a wrong CRC", name_)), false;
-  take(*header, payload);
   in_begin_ += whole;
+  take(*header, payload);
   return true;
 }
 
@@ -252,26 +257,64 @@ void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
     return close(handshake_.disagrees() ? done.error().message
                                         : fmt::format("{}: {}", name_, done.error().message));
   if (!*done || !is_open()) return;
+  if (joined()) return events_.established(*this);
   phase_ = Phase::trial;
   name_ = fmt::format("replica {}", peer());
+  if (handshake_.has_paths()) begin_paths(in_begin_);
   if (handshake_.has_frames())
-    if (Status begun = begin_frames(payload); !begun)
+    if (Status begun = begin_frames(in_begin_); !begun)
       return close(fmt::format("{}: {}", name_, begun.error().message));
   events_.established(*this);
   if (is_open()) begin_trial();
 }
 
-// What was read behind the hello belongs to frames, and what is left of the own hello does not.
-Status Connection::begin_frames(ByteSpan hello) {
+std::vector<std::byte> Connection::take_unsent() {
   std::vector<std::byte> unsent;
   backlog_.for_each([&](ByteSpan part) { unsent.insert(unsent.end(), part.begin(), part.end()); });
-  auto end_of_hello = static_cast<std::size_t>(hello.data() + hello.size() - in_.data());
-  TL_TRY(stream_->begin_frames(handshake_.own_codecs(), handshake_.peer_codecs(),
-                               ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello), unsent));
-  in_end_ = end_of_hello;
   backlog_.clear();
   full_ = false;
-  return {};
+  return unsent;
+}
+
+// What was read behind the hello belongs to chunks or frames, and what is left of the own hello does not.
+void Connection::begin_paths(std::size_t end_of_hello) {
+  ByteSpan received = ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello);
+  std::vector<std::byte> unsent = take_unsent();
+  in_end_ = end_of_hello;
+  stream::PathsStream::PathEvents events{
+      [this](unsigned number) {
+        if (events_.path_usable) events_.path_usable(*this, number);
+      },
+      [this](unsigned number, const std::string& reason) {
+        if (events_.path_lost) events_.path_lost(*this, number, reason);
+      }};
+  paths_->begin(number_, limits_.paths, limits_.path_patience, std::move(events), received, unsent);
+}
+
+Status Connection::begin_frames(std::size_t end_of_hello) {
+  ByteSpan received = ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello);
+  std::vector<std::byte> unsent = take_unsent();
+  in_end_ = end_of_hello;
+  return stream_->begin_frames(handshake_.own_codecs(), handshake_.peer_codecs(), received, unsent);
+}
+
+void Connection::accept_path() {
+  phase_ = Phase::path;
+  if (timer_) loop_.cancel(timer_);
+  timer_ = 0;
+  stream_->want(0);
+  if (handshake_.direction() == Handshake::Direction::dialed) return;
+  handshake_.accept_join();
+  send_handshake();
+}
+
+Connection::TakenPath Connection::take_path() {
+  TakenPath out;
+  out.received.assign(in_.begin() + static_cast<std::ptrdiff_t>(in_begin_),
+                      in_.begin() + static_cast<std::ptrdiff_t>(in_end_));
+  out.unsent = take_unsent();
+  out.stream = paths_->release();
+  return out;
 }
 
 // Without compression, which would leave nothing of the filler.

@@ -1,6 +1,7 @@
 // A connection to a peer over a stream: handshake, trial, framing, liveness. PeerNet owns it.
 //
 //   opening -> handshake -> trial -> ready
+//                        -> path: the stream belongs to another connection from now on
 //
 // In the trial, each side sends packets of full size, and confirms those of the other side, since a network
 // path may pass the handshake and drop full packets.
@@ -16,36 +17,51 @@
 #include "twinloft/spool-repl/net/peer_net.h"
 #include "twinloft/spool-repl/stream/backlog.h"
 #include "twinloft/spool-repl/stream/packed_stream.h"
+#include "twinloft/spool-repl/stream/paths_stream.h"
 
 namespace twinloft::repl::net {
 
 class Connection {
  public:
   struct Events {
-    std::function<void(Connection&)> established;  // the peer is known, and the trial begins
+    // The peer is known, and the trial begins. Or it is a further path of a link: then the owner calls
+    // accept_path() or close().
+    std::function<void(Connection&)> established;
     std::function<void(Connection&)> ready;  // data has arrived in both directions: the owner may send from
                                              // now on
     std::function<void(Connection&, PeerMessage)> message;
     // The last call. The owner may destroy the connection in a later turn. It may come within send() and
     // flush().
     std::function<void(Connection&, const std::string& reason)> closed;
+    // Of a link with several paths, see PathsStream::PathEvents.
+    std::function<void(Connection&, unsigned number)> path_usable = {};
+    std::function<void(Connection&, unsigned number, const std::string& reason)> path_lost = {};
   };
   struct Limits {
     Duration timeout;              // without input, after the handshake
     Duration handshake;            // for the whole handshake, with connect(2) and TLS
     std::size_t unsent_bytes_max;  // with more, the connection is closed
+    stream::PathUse paths = stream::PathUse::spares;
+    Duration path_patience = timeout / 6;  // of one of several paths
+  };
+  // What is taken from a connection that was a further path's.
+  struct TakenPath {
+    std::unique_ptr<stream::Stream> stream;
+    std::vector<std::byte> received, unsent;
   };
 
-  // Starts `stream`. If it is open already, the handshake begins at once, and may fail at once.
-  Connection(ports::Loop& loop, std::unique_ptr<stream::PackedStream> stream, std::string name,
-             Handshake handshake, Limits limits, Events events);
+  // Starts `line`. If it is open already, the handshake begins at once, and may fail at once. pool: null, if
+  // nothing is ever compressed. number: of the line's path, among several.
+  Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> line,
+             std::shared_ptr<stream::WorkPool> pool, std::string name, Handshake handshake, Limits limits,
+             Events events, unsigned number = 0);
   ~Connection();
 
   void send(std::uint16_t type, std::span<const ByteSpan> payload);  // the memory must stay until flush()
   void flush();
   void close(const std::string& reason);
   bool is_open() const { return stream_->state() != stream::Stream::State::closed; }
-  bool is_established() const { return phase_ >= Phase::trial; }
+  bool is_established() const { return phase_ == Phase::trial || phase_ == Phase::ready; }
   // It was closed since data did not get through, or nothing arrived any more. Another connection would fail
   // in the same way.
   bool was_stuck() const { return stuck_; }
@@ -53,8 +69,16 @@ class Connection {
   std::uint64_t features() const { return handshake_.features(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
   bool is_of_old_release() const { return handshake_.is_old(); }
-  // Below the frames.
-  const stream::Stream& stream() const { return stream_->below(); }
+  // A further path of a link: says so to the other side, and reads no more until take_path().
+  void accept_path();
+  // In a later turn than accept_path(). The connection is closed then, without an event.
+  TakenPath take_path();
+  const std::optional<JoinPath>& joined() const { return handshake_.joined(); }
+  LinkKey link_key() const { return handshake_.link_key(); }
+  // Whether it may have several paths.
+  bool has_paths() const { return paths_->has_begun(); }
+  stream::PathsStream& paths() { return *paths_; }
+  const stream::PathsStream& paths() const { return *paths_; }
   // For later messages. Without an effect if the peer's release has no frames.
   void set_packing(const stream::Packing& packing) { stream_->set_packing(packing); }
   void set_shaping(const stream::Shaping& shaping) { stream_->set_shaping(shaping); }
@@ -64,7 +88,7 @@ class Connection {
   const std::string& name() const { return name_; }
 
  private:
-  enum class Phase { opening, handshake, trial, ready };
+  enum class Phase { opening, handshake, trial, ready, path };
   void on_ready(unsigned ready);
   void on_opened(Status opened);
   void begin_handshake();
@@ -74,7 +98,9 @@ class Connection {
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
   void take_handshake(const WireHeader& header, ByteSpan payload);
-  Status begin_frames(ByteSpan hello);
+  void begin_paths(std::size_t end_of_hello);
+  Status begin_frames(std::size_t end_of_hello);
+  std::vector<std::byte> take_unsent();
   void keep_alive();
   void begin_trial();
   void take_trial(std::uint16_t type, ByteSpan payload);
@@ -85,7 +111,9 @@ class Connection {
   void keep(std::size_t skip_bytes);
 
   ports::Loop& loop_;
+  stream::PathsStream* paths_;  // below the frames
   std::unique_ptr<stream::PackedStream> stream_;
+  unsigned number_;
   Phase phase_ = Phase::opening;
   std::string name_;
   Handshake handshake_;

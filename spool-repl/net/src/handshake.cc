@@ -32,6 +32,57 @@ Handshake::Handshake(const Identity& self, Authentication authentication, Direct
   say(WireType::challenge, challenge_);
 }
 
+void Handshake::join(const JoinPath& path) {
+  TL_CHECK(direction_ == Direction::dialed && !is_old());
+  join_ = path;
+  std::vector<std::byte> out;
+  Writer w(out);
+  w.put_bytes(self_.volume.bytes);
+  w.put(self_.replica);
+  w.put(expect_);
+  w.put_bytes(path.link);
+  w.put(path.number);
+  w.put(path.first);
+  output_.clear();
+  say(WireType::join_path, out);
+}
+
+Result<bool> Handshake::take_join(ByteSpan payload) {
+  Reader r(payload);
+  JoinPath path;
+  r.get_into(peer_.volume.bytes);
+  peer_.replica = r.get<std::uint32_t>();
+  wanted_ = r.get<std::uint32_t>();
+  r.get_into(path.link);
+  path.number = r.get<std::uint32_t>();
+  path.first = r.get<std::uint32_t>();
+  if (!r.ok() || r.remaining() != 0) return fail(Errc::corrupt, "a path of {} bytes", payload.size());
+  TL_TRY(vouch(peer_.replica));
+  TL_TRY(check_peer());
+  if (path.number >= paths_max || path.first >= paths_max)
+    return fail(Errc::corrupt, "path {} of a link that has begun with path {}", path.number, path.first);
+  phase_ = Phase::done;
+  join_ = path;
+  return true;
+}
+
+LinkKey Handshake::link_key() const {
+  bool dialed = direction_ == Direction::dialed;
+  std::vector<std::byte> text;
+  Writer w(text);
+  w.put_bytes(as_bytes("twinloft link 1"));
+  for (const auto* hello : {dialed ? &own_hello_ : &peer_hello_, dialed ? &peer_hello_ : &own_hello_}) {
+    w.put(static_cast<std::uint32_t>(hello->size()));
+    w.put_bytes(*hello);
+  }
+  LinkKey out;
+  unsigned length = 0;
+  int made = EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(out.data()), &length,
+                        EVP_sha256(), nullptr);
+  TL_CHECK(made == 1 && length == out.size());
+  return out;
+}
+
 Status Handshake::check_dialed() const {
   return direction_ == Direction::dialed ? vouch(expect_) : Status();
 }
@@ -178,7 +229,14 @@ Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
     phase_ = Phase::hello;
     return false;
   }
-  if (is(WireType::hello, Phase::hello)) {
+  if (is(WireType::path_joined, Phase::hello) && direction_ == Direction::dialed && join_ && payload.empty()) {
+    peer_.replica = expect_;
+    phase_ = Phase::done;
+    return true;
+  }
+  if (is(WireType::join_path, Phase::hello) && direction_ == Direction::accepted && !is_old())
+    return take_join(payload);
+  if (is(WireType::hello, Phase::hello) && !join_) {
     TL_TRY(take_hello(payload));
     if (!is_old()) return finish();
     phase_ = Phase::proof;

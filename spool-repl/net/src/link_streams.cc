@@ -38,10 +38,11 @@ std::string host_text(const sockaddr_storage& address) {
   return text;
 }
 
-void LinkStreams::add_peer(ReplicaId id, const std::string& certificate_name, const std::string& cable) {
+void LinkStreams::add_peer(ReplicaId id, const std::string& certificate_name,
+                           const std::vector<std::string>& cables) {
   if (!certificate_name.empty()) names_[id] = certificate_name;
-  if (auto address = cable.empty() ? std::nullopt : numeric_address(cable))
-    cables_[id] = host_text(address->storage);
+  for (const std::string& cable : cables)
+    if (auto address = numeric_address(cable)) cables_[id].insert(host_text(address->storage));
 }
 
 Status LinkStreams::check_listen(const Address& address) const {
@@ -54,7 +55,7 @@ Status LinkStreams::check_listen(const Address& address) const {
 
 Result<Way> LinkStreams::way_to(ReplicaId peer, const Address& address) const {
   // By the address too: the configuration may have moved the peer since.
-  if (auto cable = cables_.find(peer); cable != cables_.end() && cable->second == host_text(address.storage))
+  if (auto cable = cables_.find(peer); cable != cables_.end() && cable->second.contains(host_text(address.storage)))
     return Way::clear_text;
   if (security_.tls) return Way::tls;
   if (needs_tls(peer))
@@ -79,7 +80,7 @@ Result<Way> LinkStreams::way_of_caller(const sockaddr_storage& from) const {
 
 bool LinkStreams::is_at_cable(const sockaddr_storage& address) const {
   const std::string host = host_text(address);
-  return std::any_of(cables_.begin(), cables_.end(), [&](const auto& cable) { return cable.second == host; });
+  return std::any_of(cables_.begin(), cables_.end(), [&](const auto& cable) { return cable.second.contains(host); });
 }
 
 // In clear text nothing but the place says who the other side is. A replica at a cable is none of another
@@ -90,7 +91,7 @@ ByStream LinkStreams::vouch_by_place(const sockaddr_storage& other) const {
     if (only_tls.contains(replica))
       return fail(Errc::denied, "its link is buffered, and needs TLS: it is in clear text");
     auto cable = cables.find(replica);
-    bool fits = at_cable ? cable != cables.end() && cable->second == host : cable == cables.end();
+    bool fits = at_cable ? cable != cables.end() && cable->second.contains(host) : cable == cables.end();
     if (fits) return {};
     return fail(Errc::denied, "it is at {}, which is not the place of replica {}", host, replica);
   }};

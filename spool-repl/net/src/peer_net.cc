@@ -10,7 +10,9 @@
 #include "connection.h"
 #include "first_bytes.h"
 #include "link_streams.h"
+#include "listener.h"
 #include "name_lookup.h"
+#include "path_calls.h"
 #include "short_record.h"
 #include "twinloft/spool-repl/stream/tls_stream.h"
 
@@ -20,10 +22,8 @@ namespace {
 
 constexpr std::size_t callers_max = 64;          // connections before the end of their handshake
 constexpr std::size_t callers_per_host_max = 8;  // of these
-constexpr int listen_backlog = 256;
 constexpr unsigned caller_notices_max = 6;  // in caller_notice_time, so that strangers cannot fill the log
 constexpr Duration caller_notice_time = std::chrono::minutes(1);
-constexpr Duration accept_pause = std::chrono::milliseconds(200);
 constexpr std::string_view old_greeting = "TLWR";          // a release without TLS speaks first
 constexpr Duration steady_time = std::chrono::minutes(1);  // a connection with this age is stable
 
@@ -63,7 +63,8 @@ PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvent
   if (!options_.pool) options_.self.features &= (std::uint64_t{2} << codecs_shift) - 1;
   for (const NetPeer& p : options_.peers) {
     peers_.emplace_back().config = p;
-    streams_->add_peer(p.id, p.certificate_name, p.direct_cable ? p.address : "");
+    streams_->add_peer(p.id, p.certificate_name,
+                       p.direct_cable ? p.addresses : std::vector<std::string>());
     if (p.needs_tls) streams_->require_tls(p.id);
   }
 }
@@ -71,9 +72,6 @@ PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvent
 PeerNet::~PeerNet() {
   for (Peer& p : peers_)
     if (p.redial_timer) loop_.cancel(p.redial_timer);
-  if (accept_timer_) loop_.cancel(accept_timer_);
-  if (listen_timer_) loop_.cancel(listen_timer_);
-  if (listener_) loop_.unwatch(listener_.get());
 }
 
 void PeerNet::set_security(LinkSecurity security) {
@@ -85,52 +83,27 @@ void PeerNet::set_security(LinkSecurity security) {
 }
 
 Status PeerNet::start() {
-  TL_TRY(check_address(options_.listen));
-  if (auto numeric = numeric_address(options_.listen)) TL_TRY(streams_->check_listen(*numeric));
-  for (const NetPeer& p : options_.peers) {
-    TL_TRY(check_address(p.address));
-    if (auto numeric = numeric_address(p.address)) TL_TRY(streams_->way_to(p.id, *numeric));
+  for (const std::string& text : options_.listen) {
+    TL_TRY(check_address(text));
+    if (auto numeric = numeric_address(text)) TL_TRY(streams_->check_listen(*numeric));
   }
-  listen();
+  for (const NetPeer& p : options_.peers)
+    for (const std::string& text : p.addresses) {
+      TL_TRY(check_address(text));
+      if (auto numeric = numeric_address(text)) TL_TRY(streams_->way_to(p.id, *numeric));
+    }
+  for (const std::string& text : options_.listen) {
+    Listener::Events events{
+        [this](Fd caller, const sockaddr_storage& from) { take_caller(std::move(caller), from); },
+        [this](const std::string& said) { events_.notice(0, said); },
+        [this](const std::string& said) { notice_of_caller(said); },
+        [this](const Address& address) { return streams_->check_listen(address); }};
+    listeners_.push_back(
+        std::make_unique<Listener>(loop_, *lookup_, text, options_.listen_again, std::move(events)));
+    listeners_.back()->start();
+  }
   for (Peer& p : peers_)
-    if (options_.self.replica < p.config.id) dial(p);
-  return {};
-}
-
-// ---- listening
-
-// Tried again, since the name may not resolve yet, the address may be missing yet, and an earlier process
-// that was killed may still have the address.
-void PeerNet::listen() {
-  listen_timer_ = 0;
-  if (auto numeric = numeric_address(options_.listen)) return listen_on(std::vector<Address>{*numeric});
-  lookup_->start(options_.listen, [this](Result<std::vector<Address>> found) { listen_on(found); });
-}
-
-void PeerNet::listen_on(const Result<std::vector<Address>>& found) {
-  Status done = found ? Status() : Status(std::unexpected(found.error()));
-  if (found)
-    for (const Address& address : *found)
-      if (done = try_listen(address); done) break;
-  std::string trouble = done ? "" : fmt::format("cannot listen for replication: {}", done.error().message);
-  if (trouble != listen_trouble_) {
-    listen_trouble_ = trouble;
-    events_.notice(0, done ? fmt::format("listening on {} now", options_.listen) : trouble);
-  }
-  if (!done) listen_timer_ = loop_.after(options_.listen_again, [this] { listen(); });
-}
-
-Status PeerNet::try_listen(const Address& address) {
-  TL_TRY(streams_->check_listen(address));
-  Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return fail_errno(errno, "socket");
-  int one = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) < 0)
-    return fail_errno(errno, "{}", address.text);
-  if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "{}", address.text);
-  listener_ = std::move(fd);
-  loop_.watch(listener_.get(), ports::Loop::readable, [this](unsigned) { on_accept(); });
+    if (dials(p)) dial(p);
   return {};
 }
 
@@ -173,44 +146,34 @@ void PeerNet::notice_of_caller(const std::string& text) {
 }
 
 std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Way way,
-                                                     const sockaddr_storage& other,
-                                                     Handshake::Direction direction, ReplicaId expect) {
+                                                     const sockaddr_storage& other, const Peer* dialed_peer,
+                                                     const JoinPath* join) {
   Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout),
                             options_.unsent_bytes_max};
-  bool dialed = direction == Handshake::Direction::dialed;
-  if (dialed) limits.handshake = options_.timeout;  // connect() is part of it
+  auto direction = dialed_peer ? Handshake::Direction::dialed : Handshake::Direction::accepted;
+  bool several = dialed_peer && dialed_peer->config.addresses.size() > 1;
+  // connect() is part of it. With another address to try, a lost path costs less time.
+  if (dialed_peer) limits.handshake = several ? options_.timeout / 3 : options_.timeout;
+  if (dialed_peer) limits.paths = dialed_peer->config.paths;
+  Identity self = options_.self;
+  if (dialed_peer && !several) self.features &= ~feature_paths;
   set_options(fd.get(), limits.timeout);
   LinkStream link = streams_->make(std::move(fd), way, direction, other);
+  Handshake handshake(self, std::move(link.authentication), direction,
+                      dialed_peer ? dialed_peer->config.id : 0, random_);
+  if (join) handshake.join(*join);
   auto made = std::make_shared<Connection>(
-      loop_, std::make_unique<stream::PackedStream>(loop_, std::move(link.stream), options_.pool),
-      std::move(name), Handshake(options_.self, std::move(link.authentication), direction, expect, random_),
-      limits,
+      loop_, std::move(link.stream), options_.pool, std::move(name), std::move(handshake), limits,
       Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
                          [this](Connection& c, PeerMessage m) {
                            deliver_downs();
                            events_.message(c.peer(), std::move(m));
                          },
-                         [this](Connection& c, const std::string& why) { on_closed(c, why); }});
+                         [this](Connection& c, const std::string& why) { on_closed(c, why); },
+                         [this](Connection& c, unsigned n) { on_path_usable(c, n); },
+                         [this](Connection& c, unsigned n, const std::string& why) { on_path_lost(c, n, why); }},
+      dialed_peer ? dialed_peer->number : 0);
   return made->is_open() ? made : nullptr;  // it failed before it was stored
-}
-
-void PeerNet::on_accept() {
-  sockaddr_storage from{};
-  socklen_t length = sizeof from;
-  Fd fd(
-      ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd) return take_caller(std::move(fd), from);
-  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting(errno);
-}
-
-// The caller stays in the kernel's queue, and the listener stays ready. The pause avoids a busy loop.
-void PeerNet::pause_accepting(int error) {
-  notice_of_caller(fail_errno(error, "no connection can be accepted").error().message);
-  loop_.change(listener_.get(), 0);
-  accept_timer_ = loop_.after(accept_pause, [this] {
-    accept_timer_ = 0;
-    loop_.change(listener_.get(), ports::Loop::readable);
-  });
 }
 
 void PeerNet::take_caller(Fd fd, const sockaddr_storage& from) {
@@ -234,8 +197,7 @@ void PeerNet::on_first_bytes(Fd fd, const sockaddr_storage& from, bool has_spoke
 void PeerNet::take_caller(Fd fd, const sockaddr_storage& from, Way way) {
   std::string host = host_of(from);
   make_room(host);
-  auto made = make_connection(std::move(fd), "the caller at " + host, way, from,
-                              Handshake::Direction::accepted, 0);
+  auto made = make_connection(std::move(fd), "the caller at " + host, way, from, nullptr, nullptr);
   if (made) callers_.push_back({std::move(made), std::move(host)});
 }
 
@@ -264,19 +226,25 @@ void PeerNet::make_room(const std::string& host) {
 void PeerNet::dial(Peer& p) {
   p.redial_timer = 0;
   if (p.connection || !p.wanted || p.looking_up) return;
-  if (auto numeric = numeric_address(p.config.address)) return connect(p, *numeric);
+  p.number = p.attempts % static_cast<unsigned>(p.config.addresses.size());
   p.looking_up = true;
-  lookup_->start(p.config.address, [this, id = p.config.id](Result<std::vector<Address>> found) {
+  find_addresses(p.config.addresses[p.number], [this, id = p.config.id](const auto& found) {
     on_found(*find(id), found);
   });
+}
+
+void PeerNet::find_addresses(const std::string& text, Found then) {
+  if (auto numeric = numeric_address(text)) return then(std::vector<Address>{*numeric});
+  lookup_->start(text, std::move(then));
 }
 
 void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
   p.looking_up = false;
   if (p.connection || !p.wanted) return;
+  std::size_t round = p.attempts++ / p.config.addresses.size();
   if (found) {
     p.lookups_failed = 0;
-    return connect(p, (*found)[p.attempts++ % found->size()]);
+    return connect(p, (*found)[round % found->size()]);
   }
   notice(p, fmt::format("replica {} cannot be looked up: {}", p.config.id, found.error().message));
   redial_later(
@@ -284,23 +252,29 @@ void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
 }
 
 void PeerNet::connect(Peer& p, const Address& address) {
-  auto way = streams_->way_to(p.config.id, address);
-  if (!way) {
-    notice(p, way.error().message);
-    return redial_later(p, options_.redial_refused);
+  p.first_place = p.config.addresses[p.number % p.config.addresses.size()];
+  auto made = call(p, address);
+  if (made) {
+    p.connection = std::move(*made);
+    return;
   }
-  if (*way == Way::tls && p.is_old && streams_->accepts_old() && !p.config.needs_tls) way = Way::old_release;
+  if (!made.error().message.empty()) notice(p, made.error().message);
+  redial_later(p, made.error().code == Errc::invalid ? options_.redial_refused : options_.redial);
+}
+
+// Errors: Errc::invalid (clear text is not allowed there), others (without a message: a known one).
+Result<std::shared_ptr<Connection>> PeerNet::call(Peer& p, const Address& address, const JoinPath* join) {
+  TL_TRY_ASSIGN(Way way, streams_->way_to(p.config.id, address));
+  if (way == Way::tls && p.is_old && streams_->accepts_old() && !p.config.needs_tls) way = Way::old_release;
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return redial_later(p, options_.redial);
+  if (!fd) return fail(Errc::unavailable, "");
   if (streams_->is_at_cable(address.storage)) stay_on_cable(fd.get());
   int rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
-  if (rc < 0 && errno != EINPROGRESS) {
-    notice(p, fail_errno(errno, "cannot connect to {}", address.text).error().message);
-    return redial_later(p, options_.redial);
-  }
-  p.connection = make_connection(std::move(fd), fmt::format("replica {} at {}", p.config.id, address.text),
-                                 *way, address.storage, Handshake::Direction::dialed, p.config.id);
-  if (!p.connection) redial_later(p, options_.redial);
+  if (rc < 0 && errno != EINPROGRESS) return fail_errno(errno, "cannot connect to {}", address.text);
+  auto made = make_connection(std::move(fd), fmt::format("replica {} at {}", p.config.id, address.text), way,
+                              address.storage, &p, join);
+  if (!made) return fail(Errc::unavailable, "");
+  return made;
 }
 
 // A peer that can be connected, but receives no data, is not tried again at once, since clients may wait
@@ -313,11 +287,12 @@ Duration PeerNet::pause_after(Peer& p, const Connection& c) {
 }
 
 void PeerNet::redial_later(Peer& p, Duration delay) {
-  if (options_.self.replica > p.config.id || p.redial_timer) return;
+  if (!dials(p) || p.redial_timer) return;
   p.redial_timer = loop_.after(delay, [this, id = p.config.id] { dial(*find(id)); });
 }
 
 void PeerNet::on_established(Connection& c) {
+  if (c.joined()) return on_joining(c);
   Peer* p = find(c.peer());
   if (!p) return c.close(fmt::format("replica {} is not a peer of this volume", c.peer()));
   if (!p->wanted)
@@ -334,6 +309,7 @@ void PeerNet::on_established(Connection& c) {
     // detected yet.
     if (p->connection) p->connection->close("replaced by a newer connection");
     p->connection = std::move(caller->connection);
+    p->first_place = caller->host;
     callers_.erase(caller);
   }
 }
@@ -343,11 +319,12 @@ void PeerNet::on_ready(Connection& c) {
   deliver_downs();
   p->up = true;
   p->up_since = loop_.now();
+  c.paths().set_use(p->config.paths);
   c.set_packing(p->config.packing);
   c.set_shaping({p->config.rate, options_.bandwidth});
   p->last_notice.clear();
   using Kind = LinkProtection::Kind;
-  Kind kind = LinkStreams::protection_of(c.stream(), c.is_of_old_release()).kind;
+  Kind kind = protection_of(c).kind;
   p->has_spoken_tls = p->has_spoken_tls || kind == Kind::secret || kind == Kind::certificate;
   if (kind == Kind::old_release)
     events_.notice(
@@ -355,13 +332,40 @@ void PeerNet::on_ready(Connection& c) {
         fmt::format("replica {} runs a release without TLS: the connection is in clear text. Upgrade "
                     "it, then remove `accept_old_release`",
                     p->config.id));
+  p->lost.clear();
+  p->places.clear();
+  p->places[dials(*p) ? p->number : 0] = p->first_place;  // for a called side until its number is known
+  if (c.has_paths() && dials(*p)) call_further_paths(*p);
+  if (dials(*p) && p->config.addresses.size() > 1 && !c.has_paths())
+    events_.notice(p->config.id, fmt::format("replica {} runs a release that knows one path for each link: its "
+                                             "further addresses are spares for the next connection",
+                                             p->config.id));
   events_.up(p->config.id);
 }
 
+// The weakest of its paths.
+LinkProtection PeerNet::protection_of(const Connection& c) {
+  std::optional<LinkProtection> out;
+  c.paths().for_each_path([&](const stream::Stream& line) {
+    LinkProtection one = LinkStreams::protection_of(line, c.is_of_old_release());
+    if (!out || one.kind == LinkProtection::Kind::clear_text) out = one;
+  });
+  return out.value_or(LinkProtection{});
+}
+
+// ---- the end of connections
+
 // The next attempt uses what this one has found, once.
 void PeerNet::look_for_old_release(Peer& p, const Connection& c) {
-  const auto* secure = dynamic_cast<const stream::TlsStream*>(&c.stream());
-  p.is_old = secure && secure->clear_text() == old_greeting && !p.has_spoken_tls;
+  c.paths().for_each_path([&](const stream::Stream& line) {
+    const auto* secure = dynamic_cast<const stream::TlsStream*>(&line);
+    p.is_old = secure && secure->clear_text() == old_greeting && !p.has_spoken_tls;
+  });
+}
+
+bool PeerNet::is_caller(const Connection& c) const {
+  return std::any_of(callers_.begin(), callers_.end(),
+                     [&](const Caller& k) { return k.connection.get() == &c; });
 }
 
 // The connection is still on the call stack, so it is destroyed in a later turn.
@@ -380,14 +384,17 @@ void PeerNet::retire(Connection& c) {
 }
 
 void PeerNet::on_closed(Connection& c, const std::string& reason) {
+  for (Peer& each : peers_)
+    if (each.calls && each.calls->owns(c)) return each.calls->on_closed(c, reason);
   Peer* p = owner_of(c);
   if (tell_unfit(c, reason)) {
   } else if (p)
     notice(*p, reason);
-  else
+  else if (is_caller(c))
     notice_of_caller(reason);
   retire(c);
   if (!p) return;
+  p->calls = nullptr;
   look_for_old_release(*p, c);
   Duration pause = pause_after(*p, c);
   bool was_up = std::exchange(p->up, false);
@@ -435,11 +442,24 @@ void PeerNet::set_wanted(ReplicaId id, bool wanted) {
     p->connection->close("disconnected by the administrator");
 }
 
-void PeerNet::set_address(ReplicaId id, const std::string& address) {
+void PeerNet::set_addresses(ReplicaId id, const std::vector<std::string>& addresses) {
   Peer* p = find(id);
-  if (!p || p->config.address == address) return;
-  p->config.address = address;
+  if (!p || p->config.addresses == addresses) return;
+  std::vector<std::string> before = std::exchange(p->config.addresses, addresses);
+  p->lost.clear();
   p->stuck = p->lookups_failed = p->attempts = 0;
+  if (!p->calls) return;
+  for (unsigned n = 0; n < before.size(); ++n)
+    if (n >= addresses.size() || addresses[n] != before[n]) p->calls->done(n);
+  drop_stale_paths(*p);
+  call_further_paths(*p);
+}
+
+void PeerNet::set_path_use(ReplicaId id, stream::PathUse use) {
+  Peer* p = find(id);
+  if (!p) return;
+  p->config.paths = use;
+  if (p->up) p->connection->paths().set_use(use);
 }
 
 bool PeerNet::is_wanted(ReplicaId id) const {
@@ -447,15 +467,22 @@ bool PeerNet::is_wanted(ReplicaId id) const {
   return p && p->wanted;
 }
 
+namespace {
+std::string looked_up(const std::string& name) {
+  return fmt::format("\"{}\" is being looked up: no name server has answered yet", name);
+}
+}  // namespace
+
 std::string PeerNet::trouble(ReplicaId id) const {
   const Peer* p = find(id);
   if (!p || p->up) return "";
   if (!p->last_notice.empty()) return p->last_notice;
-  bool calls_here = options_.self.replica > id, listens = static_cast<bool>(listener_);
-  if (calls_here && !listen_trouble_.empty()) return listen_trouble_;
-  if (calls_here ? listens : !p->looking_up) return "";
-  return fmt::format("\"{}\" is being looked up: no name server has answered yet",
-                     calls_here ? options_.listen : p->config.address);
+  if (dials(*p)) return p->looking_up ? looked_up(p->config.addresses[p->number]) : "";
+  for (const auto& listener : listeners_)
+    if (!listener->trouble().empty()) return listener->trouble();
+  for (const auto& listener : listeners_)
+    if (!listener->is_listening()) return looked_up(listener->text());
+  return "";
 }
 
 std::uint64_t PeerNet::features(ReplicaId id) const {
@@ -466,7 +493,7 @@ std::uint64_t PeerNet::features(ReplicaId id) const {
 std::optional<LinkProtection> PeerNet::protection(ReplicaId id) const {
   const Peer* p = find(id);
   if (!p || !p->up) return std::nullopt;
-  return LinkStreams::protection_of(p->connection->stream(), p->connection->is_of_old_release());
+  return protection_of(*p->connection);
 }
 
 std::optional<stream::PackingStatus> PeerNet::packing_status(ReplicaId id) const {

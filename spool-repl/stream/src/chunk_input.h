@@ -20,7 +20,7 @@ class ChunkInput {
   // window: how far chunks may be ahead of what the owner has read. Their memory is at most twice as much.
   explicit ChunkInput(std::size_t window) : window_(window) {}
 
-  // Errors: Errc::corrupt (more than the window allows).
+  // A chunk, or a part of it. Errors: Errc::corrupt (more than the window allows).
   Status add(std::uint64_t position, ByteSpan bytes);
   // The link's output ends there. Bytes before it may still be on their way.
   void end_at(std::uint64_t position) { end_ = position; }
@@ -32,6 +32,7 @@ class ChunkInput {
 
  private:
   void drop_taken();
+  Status check_memory() const;
 
   std::size_t window_;
   std::map<std::uint64_t, std::vector<std::byte>> pieces_;  // by position

@@ -21,6 +21,7 @@ constexpr unsigned ticks_of_patience = 5;
 }  // namespace
 
 struct PathsStream::Path {
+  unsigned id;  // of this stream, never used again
   unsigned number;
   std::unique_ptr<Stream> stream;
   bool lost = false;
@@ -34,7 +35,8 @@ struct PathsStream::Path {
   std::optional<ChunkOutput::Chunk> chunk = {};
   std::size_t chunk_done = 0;
   bool full = false;
-  bool trial_seen = false, trial_taken = false;
+  std::optional<ChunkHeader> open = {};  // its bytes have not all arrived. Position and bytes: of the rest
+  bool trial_seen = false, trial_taken = false, was_told = false;
   // Bytes since the first chunk, with headers. `confirmed`: of `sent`, by the other side.
   std::uint64_t sent = 0, arrived = 0, confirmed = 0;
   // For judge(), since the last tick.
@@ -45,7 +47,7 @@ struct PathsStream::Path {
 };
 
 PathsStream::PathsStream(ports::Loop& loop, std::unique_ptr<Stream> first) : loop_(loop) {
-  paths_.push_back(std::make_unique<Path>(Path{0, std::move(first)}));
+  paths_.push_back(std::make_unique<Path>(Path{next_id_++, 0, std::move(first)}));
 }
 
 PathsStream::~PathsStream() {
@@ -64,7 +66,7 @@ void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEve
   path_events_ = std::move(events);
   Path& p = *paths_.front();
   p.number = number;
-  p.trial_seen = p.trial_taken = true;  // the owner makes its own trial, which a stream with one path needs
+  p.trial_seen = p.trial_taken = p.was_told = true;  // the owner makes its own trial, which a stream with one path needs
   take_over(p, received, unsent);
   timer_ = loop_.after(tick_, [this] { on_tick(); });
   pump();
@@ -77,7 +79,7 @@ void PathsStream::add(unsigned number, std::unique_ptr<Stream> path, ByteSpan re
   if (closed_ || broken_ || ended_) return path->close();
   auto at = std::find_if(paths_.begin(), paths_.end(), [&](const auto& p) { return p->number >= number; });
   Path* old = at != paths_.end() && (*at)->number == number ? at->get() : nullptr;
-  Path& p = **paths_.insert(at, std::make_unique<Path>(Path{number, std::move(path)}));
+  Path& p = **paths_.insert(at, std::make_unique<Path>(Path{next_id_++, number, std::move(path)}));
   p.stream->set_events({{}, [this, &p](unsigned ready) { on_path(p, ready); }});
   take_over(p, received, unsent);
   if (old) lose(*old, "replaced by a newer connection", false);
@@ -95,13 +97,21 @@ void PathsStream::take_over(Path& p, ByteSpan received, ByteSpan unsent) {
   p.arrived = p.in_end;
 }
 
+void PathsStream::set_number_of_first(unsigned number) {
+  auto first = std::find_if(paths_.begin(), paths_.end(), [](const auto& p) { return p->id == 0; });
+  if (first == paths_.end()) return;
+  (*first)->number = number;
+  std::stable_sort(paths_.begin(), paths_.end(),
+                   [](const auto& a, const auto& b) { return a->number < b->number; });
+}
+
 bool PathsStream::has_path(unsigned number) const {
   return std::any_of(paths_.begin(), paths_.end(), [&](const auto& p) { return p->number == number; });
 }
 
 void PathsStream::close_path(unsigned number, const std::string& reason) {
   for (auto& p : paths_)
-    if (p->number == number && paths_.size() > 1) {
+    if (p->number == number && usable_paths() > (p->usable() ? 1u : 0u)) {
       lose(*p, reason, false);
       break;
     }
@@ -135,7 +145,7 @@ void PathsStream::lose(Path& path, const std::string& reason, bool ended) {
   if (path.lost) return;
   path.lost = true;
   path.stream->close();
-  output_->lost(path.number);
+  output_->lost(path.id);
   auto at = std::find_if(paths_.begin(), paths_.end(), [&](const auto& p) { return p.get() == &path; });
   gone_.push_back(std::move(*at));
   paths_.erase(at);
@@ -205,8 +215,7 @@ void PathsStream::receive(Path& p) {
     p.in_end -= p.in_begin;
     p.in_begin = 0;
   }
-  // A chunk that has not arrived completely, and more.
-  std::size_t size = chunk_bytes_max + chunk_header_bytes + read_bytes;
+  std::size_t size = chunk_header_bytes + read_bytes;
   if (p.in.size() < size) p.in.resize(size);
   iovec room{p.in.data() + p.in_end, p.in.size() - p.in_end};
   auto got = p.stream->read({&room, 1});
@@ -222,43 +231,51 @@ void PathsStream::take_chunks(Path& p) {
   }
 }
 
+// Data is passed on as it comes: a part of a chunk is a sign of life, too.
 bool PathsStream::take_chunk(Path& p) {
   ByteSpan have = ByteSpan(p.in).subspan(p.in_begin, p.in_end - p.in_begin);
-  if (have.size() < chunk_header_bytes) return false;
-  auto header = decode_chunk_header(have.first(chunk_header_bytes));
-  if (!header) return lose(p, header.error().message, false), false;
-  if (have.size() < chunk_header_bytes + header->bytes) return false;
-  p.in_begin += chunk_header_bytes + header->bytes;
-  Status taken = take(p, *header, have.subspan(chunk_header_bytes, header->bytes));
-  if (!taken) lose(p, taken.error().message, false);
-  return taken.has_value();
+  if (!p.open) {
+    if (have.size() < chunk_header_bytes) return false;
+    auto header = decode_chunk_header(have.first(chunk_header_bytes));
+    Status taken = header ? take(p, *header) : Status(std::unexpected(header.error()));
+    if (!taken) return lose(p, taken.error().message, false), false;
+    p.in_begin += chunk_header_bytes;
+    have = have.subspan(chunk_header_bytes);
+    p.open = *header;
+  }
+  ByteSpan part = have.first(std::min<std::size_t>(have.size(), p.open->bytes));
+  if (p.open->kind == Kind::data && !part.empty())
+    if (Status added = input_->add(p.open->position, part); !added)
+      return lose(p, added.error().message, false), false;
+  p.in_begin += part.size();
+  p.open->position += part.size();
+  p.open->bytes -= static_cast<std::uint32_t>(part.size());
+  if (p.open->bytes > 0) return false;
+  if (p.open->kind == Kind::trial) {
+    p.trial_seen = true;
+    say(p, {.kind = Kind::trial_taken});
+    tell_usable(p);
+  }
+  p.open.reset();
+  return true;
 }
 
-Status PathsStream::take(Path& p, const ChunkHeader& h, ByteSpan payload) {
+Status PathsStream::take(Path& p, const ChunkHeader& h) {
   if (h.arrived > p.sent)
     return fail(Errc::corrupt, "the other side has {} bytes, of which {} were sent", h.arrived, p.sent);
   p.confirmed = std::max(p.confirmed, h.arrived);
   TL_TRY(output_->taken(h.taken));
-  bool was_usable = p.usable();
-  switch (h.kind) {
-    case Kind::data:
-      TL_TRY(input_->add(h.position, payload));
-      break;
-    case Kind::ping:
-      break;
-    case Kind::trial:
-      p.trial_seen = true;
-      say(p, {.kind = Kind::trial_taken});
-      break;
-    case Kind::trial_taken:
-      p.trial_taken = true;
-      break;
-    case Kind::end:
-      input_->end_at(h.position);
-      break;
+  if (h.kind == Kind::end) input_->end_at(h.position);
+  if (h.kind == Kind::trial_taken) {
+    p.trial_taken = true;
+    tell_usable(p);
   }
-  if (!was_usable && p.usable() && path_events_.usable) path_events_.usable(p.number);
   return {};
+}
+
+void PathsStream::tell_usable(Path& p) {
+  if (!p.usable() || std::exchange(p.was_told, true)) return;
+  if (path_events_.usable) path_events_.usable(p.number);
 }
 
 // ---- output
@@ -318,7 +335,7 @@ void PathsStream::send(Path& p, bool with_chunk) {
       if (with_chunk && output_->has_next()) {
         with_chunk = false;
         bool shared = use_ == PathUse::together && usable_paths() > 1;
-        p.chunk = output_->next(p.number, shared ? shared_chunk_bytes : chunk_bytes_max);
+        p.chunk = output_->next(p.id, shared ? shared_chunk_bytes : chunk_bytes_max);
         p.chunk_done = 0;
         taken_told_ = input_->taken();
         auto header = encode_chunk_header(

@@ -45,8 +45,7 @@ struct ConnectionTest : testing::Test {
         },
         [&end](Connection&, const std::string& why) { end.closed.push_back(why); }};
     end.connection = std::make_unique<Connection>(
-        loop, std::make_unique<stream::PackedStream>(loop, std::move(stream), pool),
-        dials ? "replica 2" : "the caller",
+        loop, std::move(stream), pool, dials ? "replica 2" : "the caller",
         Handshake({volume, 1000, id, {}, features}, ByStream{},
                   dials ? Handshake::Direction::dialed : Handshake::Direction::accepted, dials ? 2 : 0,
                   random),
@@ -85,7 +84,8 @@ struct ConnectionTest : testing::Test {
     EXPECT_TRUE(a.got == answers);
   }
 
-  static constexpr std::uint64_t without_codecs = features_known & ((1u << codecs_shift) - 1);
+  static constexpr std::uint64_t without_codecs =
+      features_known & ((1u << codecs_shift) - 1) & ~feature_paths;
   std::uint64_t features = without_codecs;
   std::shared_ptr<stream::WorkPool> pool;
   ManualLoop loop;
@@ -95,17 +95,22 @@ struct ConnectionTest : testing::Test {
 };
 
 TEST_F(ConnectionTest, ByteByByte) {
-  make({.read_max = 1});
-  run();
-  ASSERT_EQ(a.ready, 1);
-  ASSERT_EQ(b.ready, 1);
-  expect_talk();
-  EXPECT_TRUE(a.closed.empty() && b.closed.empty());
+  for (std::uint64_t offered : {without_codecs, without_codecs | feature_paths}) {
+    features = offered;
+    make({.read_max = 1});
+    run();
+    ASSERT_EQ(a.ready, 1);
+    ASSERT_EQ(b.ready, 1);
+    EXPECT_EQ(a.connection->has_paths(), offered != without_codecs);
+    expect_talk();
+    EXPECT_TRUE(a.closed.empty() && b.closed.empty());
+  }
 }
 
 TEST_F(ConnectionTest, InShortWritesAndWithLittleRoom) {
   for (MemoryStream::Limits limits : {MemoryStream::Limits{.write_max = 7}, MemoryStream::Limits{.room = 1},
                                       MemoryStream::Limits{.read_max = 900, .write_max = 50, .room = 1000}}) {
+    features ^= feature_paths;
     make(limits);
     run();
     ASSERT_EQ(a.ready + b.ready, 2);
@@ -130,7 +135,7 @@ TEST_F(ConnectionTest, WithAReleaseThatKnowsNoFrames) {
 // A slow line, and a large frame: there is no content for a long time.
 TEST_F(ConnectionTest, APartOfAFrameIsASignOfLife) {
   pool = std::make_shared<stream::WorkPool>(1);
-  features = features_known;
+  features = features_known & ~feature_paths;
   make({});
   run();
   ASSERT_EQ(a.ready + b.ready, 2);

@@ -26,8 +26,8 @@ struct LinkStreamsTest : testing::Test {
 
 TEST_F(LinkStreamsTest, OnlyTheCableItselfIsClearText) {
   LinkStreams streams(*loop, volume, secured);
-  streams.add_peer(2, "", "10.0.0.2:7710");
-  streams.add_peer(3, "", "");
+  streams.add_peer(2, "", {"10.0.0.2:7710"});
+  streams.add_peer(3, "", {});
   EXPECT_EQ(*streams.way_to(2, address("10.0.0.2:9999")), Way::clear_text);
   EXPECT_EQ(*streams.way_to(2, address("10.0.0.9:7710")), Way::tls) << "a new address, before the restart";
   EXPECT_EQ(*streams.way_to(3, address("10.0.0.2:7710")), Way::tls) << "another replica there";
@@ -42,8 +42,8 @@ TEST_F(LinkStreamsTest, OnlyTheCableItselfIsClearText) {
 
 TEST_F(LinkStreamsTest, ABufferedLinkIsNeverClearText) {
   LinkStreams streams(*loop, volume, {});
-  streams.add_peer(2, "", "");
-  streams.add_peer(3, "", "");
+  streams.add_peer(2, "", {});
+  streams.add_peer(3, "", {});
   streams.require_tls(3);
   EXPECT_EQ(*streams.way_to(2, address("127.0.0.1:7710")), Way::clear_text);
   auto refused = streams.way_to(3, address("127.0.0.1:7710"));
@@ -59,7 +59,7 @@ TEST_F(LinkStreamsTest, ABufferedLinkIsNeverClearText) {
 // The same link-local address exists on each interface.
 TEST_F(LinkStreamsTest, ACableOfALinkLocalAddressIsOneInterface) {
   LinkStreams streams(*loop, volume, secured);
-  streams.add_peer(2, "", "[fe80::2%lo]:7710");
+  streams.add_peer(2, "", {"[fe80::2%lo]:7710"});
   sockaddr_storage from = at("[fe80::2%lo]:1");
   EXPECT_EQ(*streams.way_of_caller(from), Way::clear_text);
   ++reinterpret_cast<sockaddr_in6&>(from).sin6_scope_id;
@@ -68,8 +68,8 @@ TEST_F(LinkStreamsTest, ACableOfALinkLocalAddressIsOneInterface) {
 
 TEST_F(LinkStreamsTest, WhoIsAtACableIsNoOtherReplica) {
   LinkStreams streams(*loop, volume, secured);
-  streams.add_peer(2, "", "10.0.0.2:7710");
-  streams.add_peer(3, "", "");
+  streams.add_peer(2, "", {"10.0.0.2:7710"});
+  streams.add_peer(3, "", {});
   EXPECT_TRUE(may_be(streams, "10.0.0.2:1", 2));
   EXPECT_FALSE(may_be(streams, "10.0.0.2:1", 3)) << "its link has TLS";
   EXPECT_FALSE(may_be(streams, "10.0.0.2:1", 4));

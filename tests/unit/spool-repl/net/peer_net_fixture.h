@@ -63,8 +63,8 @@ struct PeerNetTest : testing::Test {
   NetOptions options(ReplicaId self, ReplicaId peer) {
     NetOptions o;
     o.self = {volume, 1000, self};
-    o.listen = ports[self].address();
-    o.peers = {{peer, ports[peer].address()}};
+    o.listen = {ports[self].address()};
+    o.peers = {{peer, {ports[peer].address()}}};
     o.redial = o.redial_refused = std::chrono::milliseconds(5);
     return o;
   }

@@ -40,7 +40,7 @@ struct Names {
 TEST_F(PeerNetTest, ANameIsLookedUpAtEachAttempt) {
   Names names;
   NetOptions o = options(1, 2);
-  o.peers[0].address = "peer.example:7788";
+  o.peers[0].addresses = {"peer.example:7788"};
   o.resolve = names.resolver();
   ASSERT_TRUE(start(a, o));
   run_until([&] { return a.noticed("replica 2 cannot be looked up: \"peer.example:7788\": no answer"); });
@@ -51,7 +51,7 @@ TEST_F(PeerNetTest, ANameIsLookedUpAtEachAttempt) {
   b = {};
   run_until([&] { return !a.up(); });
   NetOptions moved = options(2, 1);
-  moved.listen = ports[0].address();
+  moved.listen = {ports[0].address()};
   ASSERT_TRUE(start(b, moved));
   int before = names.count();
   run_until([&] { return names.count() > before + 2; });
@@ -65,7 +65,7 @@ TEST_F(PeerNetTest, ANameIsLookedUpAtEachAttempt) {
 TEST_F(PeerNetTest, ANameOfItsOwnIsLookedUpUntilItIsKnown) {
   Names names;
   NetOptions o = options(2, 1);
-  o.listen = "own.example:7788";
+  o.listen = {"own.example:7788"};
   o.listen_again = std::chrono::milliseconds(5);
   o.resolve = names.resolver();
   ASSERT_TRUE(start(b, o));
@@ -79,7 +79,7 @@ TEST_F(PeerNetTest, ASilentNameServerHoldsUpNobody) {
   auto answer = std::make_shared<std::promise<void>>();
   auto asked = std::make_shared<std::atomic<int>>(0);
   NetOptions o = options(1, 2);
-  o.peers[0].address = "peer.example:7788";
+  o.peers[0].addresses = {"peer.example:7788"};
   o.resolve = [waits = answer->get_future().share(),
                asked](const std::string& text) -> Result<std::vector<Address>> {
     ++*asked;
@@ -102,7 +102,7 @@ TEST_F(PeerNetTest, ALookedUpAddressNeedsTlsToo) {
   Names names;
   names.set("192.0.2.1:7788");
   NetOptions o = options(1, 2);
-  o.peers[0].address = "peer.example:7788";
+  o.peers[0].addresses = {"peer.example:7788"};
   o.resolve = names.resolver();
   ASSERT_TRUE(start(a, o));
   run_until([&] { return a.noticed("replication over 192.0.2.1:7788 needs TLS"); });

@@ -113,7 +113,7 @@ TEST_F(PeerNetTlsTest, ACertificateOfAnotherVolumeIsRefused) {
 // A replica that was removed has a valid certificate. It cannot name itself as another.
 TEST_F(PeerNetTlsTest, ARemovedReplicaIsRefused) {
   NetOptions of_removed = options(1, 2, certificate(1)), of_b = options(2, 3, certificate(2));
-  of_b.peers[0].address = ports[0].address();
+  of_b.peers[0].addresses = {ports[0].address()};
   ASSERT_TRUE(start(a, of_removed));
   ASSERT_TRUE(start(b, of_b));
   run_until([&] { return b.noticed("replica 1 is not a peer of this volume"); });
@@ -149,17 +149,17 @@ TEST_F(PeerNetTlsTest, ARenewalNeedsNoStop) {
 
 TEST_F(PeerNetTlsTest, ClearTextIsForLoopbackAndDirectCables) {
   NetOptions o = PeerNetTest::options(1, 2);
-  o.peers[0].address = "192.0.2.1:7788";
+  o.peers[0].addresses = {"192.0.2.1:7788"};
   auto outside = start(a, o);
   ASSERT_FALSE(outside);
   EXPECT_EQ(outside.error().code, Errc::invalid);
   EXPECT_NE(outside.error().message.find("`tls_certificate`, or `secret_file`"), std::string::npos);
   NetOptions wide = PeerNetTest::options(1, 2);
-  wide.listen = "0.0.0.0:" + std::to_string(ports[1].number);
+  wide.listen = {"0.0.0.0:" + std::to_string(ports[1].number)};
   EXPECT_FALSE(start(a, wide));
-  wide.peers = {{2, "192.0.2.1:7788", "", true}};
+  wide.peers = {{2, {"192.0.2.1:7788"}, "", true}};
   EXPECT_TRUE(start(a, wide)) << "the cable is named";
-  wide.peers.push_back({3, "192.0.2.2:7788"});
+  wide.peers.push_back({3, {"192.0.2.2:7788"}});
   EXPECT_FALSE(start(a, wide)) << "but not for the other peer";
   EXPECT_TRUE(start(a, PeerNetTest::options(1, 2)));
 }

@@ -357,6 +357,17 @@ TEST_F(PathsStreamTest, WrongBytesCostThePathAlone) {
   EXPECT_TRUE(b.got == all);
 }
 
+TEST_F(PathsStreamTest, APartOfAChunkIsPassedOn) {
+  make();
+  Bytes all = some(100'000);
+  send(a, all);
+  b.paths[0]->limits.read_max = 5000;
+  b.paths[0]->turn();
+  EXPECT_EQ(b.got.size(), 5000 - chunk_header_bytes);
+  run();
+  EXPECT_TRUE(b.got == all);
+}
+
 TEST_F(PathsStreamTest, ConfirmationsOfWhatWasNotSentCostThePath) {
   for (ChunkHeader h : {ChunkHeader{.taken = 1}, ChunkHeader{.arrived = 1u << 30}}) {
     a = {}, b = {};

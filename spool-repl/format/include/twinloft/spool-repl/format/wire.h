@@ -249,6 +249,8 @@ enum class WireType : std::uint16_t {
   trial = 5,
   trial_taken = 6,
   short_record = 7,  // short_record.h; only after the handshake
+  join_path = 8,     // in place of a hello: a further path of a link
+  path_joined = 9,   // its answer
   first_peer_message = 32
 };
 

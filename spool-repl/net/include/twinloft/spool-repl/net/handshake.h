@@ -3,6 +3,11 @@
 //   dialer:  Hello (volume, size, replica id, features, settings that must agree)
 //   called:  Hello
 //
+// Or the dialer joins a further path to a link that is there:
+//
+//   dialer:  JoinPath (volume, replica id, the link's key, number of the path)
+//   called:  PathJoined
+//
 // TLS has authenticated the other side before, or the connection is clear text on loopback or a direct cable.
 // The called side sends no message before the caller's hello. TLS shows its certificate to every caller.
 //
@@ -40,9 +45,11 @@ inline constexpr std::uint64_t feature_buffers = 1;  // Behind, KeepFor
 inline constexpr std::uint64_t feature_frames = 2;   // frames behind the hellos, if both sides offer them
 inline constexpr std::uint64_t feature_short_records = 4;  // ShortRecord
 inline constexpr std::uint64_t feature_reads = 8;          // ReadBlocks, BlocksRead
+inline constexpr std::uint64_t feature_paths = 16;         // chunks behind the hellos, likewise. A dialer
+                                                           // offers it if it has several addresses
 inline constexpr unsigned codecs_shift = 8;  // the codecs of CodecSet that the sender can decode
 inline constexpr std::uint64_t features_known = feature_buffers | feature_frames | feature_short_records |
-                                                feature_reads |
+                                                feature_reads | feature_paths |
                                                 compress::CodecSet::all().bits() << codecs_shift;
 
 struct Identity {
@@ -65,12 +72,34 @@ struct ByStream {
 };
 using Authentication = std::variant<ByStream, OldRelease>;
 
+// Of both hellos of a link, so that a further path finds the very connection of which it is a path.
+using LinkKey = std::array<std::byte, 32>;
+
+inline constexpr unsigned paths_max = 8;  // of a link
+
+struct JoinPath {
+  LinkKey link{};
+  std::uint32_t number = 0;  // of the path
+  std::uint32_t first = 0;   // of the path with the hellos
+  bool operator==(const JoinPath&) const = default;
+};
+
 class Handshake {
  public:
   enum class Direction : std::uint8_t { dialed = 1, accepted = 2 };
   // expect: the replica that was dialed; 0 for any other replica of the volume.
   Handshake(const Identity& self, Authentication authentication, Direction direction, ReplicaId expect,
             Random& random);
+
+  // A further path in place of a new link. Before take_output(), by the dialer.
+  void join(const JoinPath& path);
+  // What the other side, or this one, has joined. Nothing: it is a link of its own.
+  const std::optional<JoinPath>& joined() const { return join_; }
+  // The answer of the called side. The owner has found the link.
+  void accept_join() { say(WireType::path_joined, {}); }
+  LinkKey link_key() const;  // after the hellos
+
+  Direction direction() const { return direction_; }
 
   // Before the first message: whether the dialed side may be the expected replica. Errors: Errc::denied.
   Status check_dialed() const;
@@ -89,6 +118,7 @@ class Handshake {
   std::uint64_t features() const { return features_; }  // that the peer offers
   // Whether frames follow the hellos, and the codecs that this side and the other side can decode.
   bool has_frames() const { return !is_old() && (features_ & self_.features & feature_frames) != 0; }
+  bool has_paths() const { return !is_old() && (features_ & self_.features & feature_paths) != 0; }
   compress::CodecSet own_codecs() const { return codecs_of(self_.features); }
   compress::CodecSet peer_codecs() const { return codecs_of(features_); }
   // The authenticated side has another size or other settings. No connection is possible until both agree.
@@ -110,6 +140,7 @@ class Handshake {
   std::vector<std::byte> hello(ReplicaId peer) const;
   Status take_challenge(ByteSpan payload);
   Status take_hello(ByteSpan payload);
+  Result<bool> take_join(ByteSpan payload);
   Status vouch(ReplicaId replica) const;
   Result<bool> finish();
   Status check_peer() const;
@@ -125,6 +156,7 @@ class Handshake {
   Direction direction_;
   ReplicaId expect_;
   Phase phase_;
+  std::optional<JoinPath> join_;
   std::array<std::byte, 32> nonce_{};
   std::vector<std::byte> challenge_, own_hello_, peer_hello_;  // as sent
   std::uint64_t features_ = 0;                                 // that the peer offers

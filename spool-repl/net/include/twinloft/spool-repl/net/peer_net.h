@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,29 +27,46 @@
 #include "twinloft/spool-repl/net/security.h"
 #include "twinloft/spool-repl/ports/loop.h"
 #include "twinloft/spool-repl/stream/packed_stream.h"
+#include "twinloft/spool-repl/stream/paths_stream.h"
 
 namespace twinloft::repl::net {
 
 class Connection;
 class FirstBytes;
 class LinkStreams;
+class Listener;
 class NameLookup;
+class PathCalls;
 class ShortRecord;
 enum class Way;
 
 struct NetPeer {
   ReplicaId id = 0;
-  std::string address;
+  // At least one. Several: each is a path of the same link, the preferred one first. At most paths_max.
+  std::vector<std::string> addresses;
   std::string certificate_name = {};  // a host; empty: certificate_name() of security.h
-  bool direct_cable = false;          // clear text. The address is numeric
+  bool direct_cable = false;          // clear text. The addresses are numeric
   bool needs_tls = false;             // clear text is refused, also at a loopback address
   stream::Packing packing = {};
   stream::Rate rate = {};
+  stream::PathUse paths = {};
+};
+
+// A path of a link that may have several.
+struct PathStatus {
+  enum class State { down, trial, usable };
+  unsigned number = 0;
+  std::string address;  // as configured, or where the caller is
+  State state = State::down;
+  bool carries = false;  // what is sent to the peer
+  std::string why = {};  // it is down. Empty: no call has failed yet
+  std::uint64_t sent = 0, received = 0;  // bytes
+  std::optional<Duration> round_trip = {};
 };
 
 struct NetOptions {
   Identity self;
-  std::string listen;
+  std::vector<std::string> listen;  // addresses, at least one
   LinkSecurity security;
   std::vector<NetPeer> peers;
   std::shared_ptr<stream::WorkPool> pool = {};  // null: nothing is compressed, nor accepted compressed
@@ -100,8 +118,10 @@ class PeerNet {
   // are wanted.
   void set_wanted(ReplicaId peer, bool wanted);
   bool is_wanted(ReplicaId peer) const;
-  // Both apply to later connections. address: valid by check_address().
-  void set_address(ReplicaId peer, const std::string& address);
+  // For later connections, and for the further paths of this one. Valid by check_address().
+  void set_addresses(ReplicaId peer, const std::vector<std::string>& addresses);
+  void set_path_use(ReplicaId peer, stream::PathUse use);
+  // For later connections.
   void set_security(LinkSecurity security);
   void set_packing(ReplicaId peer, const stream::Packing& packing);  // for later messages
   void set_rate(ReplicaId peer, stream::Rate rate);                  // likewise
@@ -112,6 +132,8 @@ class PeerNet {
   std::optional<LinkProtection> protection(ReplicaId peer) const;
   // Nothing: the peer is not connected, or its release has no frames.
   std::optional<stream::PackingStatus> packing_status(ReplicaId peer) const;
+  // By number. Empty: the peer is not connected, or its link is not one of several paths.
+  std::vector<PathStatus> paths(ReplicaId peer) const;
   std::uint64_t features(ReplicaId peer) const;  // that a connected peer offers (handshake.h). 0: not
                                                  // connected
 
@@ -125,7 +147,12 @@ class PeerNet {
     bool looking_up = false;
     bool is_old = false;                     // the last connection found a release without TLS
     bool has_spoken_tls = false;             // since the start of this process: it is no old release any more
-    unsigned attempts = 0;                   // each with the next address of its name
+    unsigned attempts = 0;                   // each with the next address
+    unsigned number = 0;                     // of the address that was dialed last
+    std::unique_ptr<PathCalls> calls;        // of a link with several paths that this side has dialed
+    std::map<unsigned, std::string> places;  // of its paths: where they lead
+    std::string first_place;                 // of the link's first path, from which this side was called
+    std::map<unsigned, std::string> lost;    // why they were lost
     unsigned lookups_failed = 0, stuck = 0;  // one after the other
     Instant up_since;
     std::string last_notice;
@@ -137,21 +164,33 @@ class PeerNet {
   void send_copy(Peer& peer, const RecordMessage& message);
   void send_record(Peer& peer, const Epoch& epoch, std::uint32_t meta_bytes,
                    std::span<const ByteSpan> pieces);
-  void listen();
-  void listen_on(const Result<std::vector<Address>>& found);
-  Status try_listen(const Address& address);
-  void on_accept();
   void take_caller(Fd fd, const sockaddr_storage& from);
   void take_caller(Fd fd, const sockaddr_storage& from, Way way);
   void on_first_bytes(Fd fd, const sockaddr_storage& from, bool has_spoken);
   void make_room(const std::string& host);
-  void pause_accepting(int error);
-  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way, const sockaddr_storage& other,
-                                              Handshake::Direction direction, ReplicaId expect);
+  // dialed_peer: null for a caller.
+  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way,
+                                              const sockaddr_storage& other, const Peer* dialed_peer,
+                                              const JoinPath* join);
+  bool is_caller(const Connection& connection) const;
+  static LinkProtection protection_of(const Connection& connection);
   void look_for_old_release(Peer& peer, const Connection& connection);
   void dial(Peer& peer);
   void on_found(Peer& peer, const Result<std::vector<Address>>& found);
   void connect(Peer& peer, const Address& address);
+  using Found = std::function<void(const Result<std::vector<Address>>&)>;
+  void find_addresses(const std::string& text, Found then);
+  Result<std::shared_ptr<Connection>> call(Peer& peer, const Address& address,
+                                           const JoinPath* join = nullptr);
+  void call_further_paths(Peer& peer);
+  static bool is_stale(const Peer& peer, unsigned number);
+  static void drop_stale_paths(Peer& peer);
+  void on_joining(Connection& connection);
+  void take_path(Connection& connection);
+  void on_path_usable(Connection& connection, unsigned number);
+  void on_path_lost(Connection& connection, unsigned number, const std::string& reason);
+  std::string path_text(const Peer& peer, unsigned number) const;
+  bool dials(const Peer& peer) const { return options_.self.replica < peer.config.id; }
   Duration pause_after(Peer& peer, const Connection& connection);
   void redial_later(Peer& peer, Duration delay);
   void on_established(Connection& connection);
@@ -174,14 +213,11 @@ class PeerNet {
   std::unique_ptr<LinkStreams> streams_;
   std::unique_ptr<FirstBytes> undecided_;
   std::unique_ptr<ShortRecord> shorter_;  // of the record that is being sent
-  Fd listener_;
-  ports::Loop::TimerId listen_timer_ = 0;
-  std::string listen_trouble_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Peer> peers_;
   std::vector<Caller> callers_;
   std::vector<ReplicaId> downs_;                 // to be reported by `down`
   std::vector<std::vector<std::byte>> encoded_;  // payloads of the batch between two flushes
-  ports::Loop::TimerId accept_timer_ = 0;
   unsigned caller_notices_ = 0, caller_notices_left_out_ = 0;  // of this minute
   Instant caller_notices_since_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls do nothing after the object is

@@ -24,6 +24,7 @@ namespace twinloft::repl::stream {
 
 class ChunkInput;
 class ChunkOutput;
+struct ChunkHeader;
 
 // spares: the usable path with the lowest number. together: each chunk over the path that would be first to
 // deliver it.
@@ -56,8 +57,10 @@ class PathsStream final : public Stream {
   // A path with this number replaces the present one, which the other side has given up. The stream is open,
   // and has another owner until now; received, unsent: as above.
   void add(unsigned number, std::unique_ptr<Stream> path, ByteSpan received, ByteSpan unsent);
+  // The path of begin() has this number, by the other side, which counts the paths.
+  void set_number_of_first(unsigned number);
   bool has_path(unsigned number) const;
-  void close_path(unsigned number, const std::string& reason);  // if there is another one
+  void close_path(unsigned number, const std::string& reason);  // if another one can be used
   void set_use(PathUse use) { use_ = use; }
   // The first path, before begin(). Nothing else may be called then.
   std::unique_ptr<Stream> release();
@@ -82,7 +85,8 @@ class PathsStream final : public Stream {
   void receive(Path& path);
   void take_chunks(Path& path);
   bool take_chunk(Path& path);
-  Status take(Path& path, const struct ChunkHeader& header, ByteSpan payload);
+  Status take(Path& path, const ChunkHeader& header);
+  void tell_usable(Path& path);
   void pump();
   void send(Path& path, bool with_chunk);
   bool send_part(Path& path);
@@ -96,6 +100,7 @@ class PathsStream final : public Stream {
   std::size_t usable_paths() const;
 
   ports::Loop& loop_;
+  unsigned next_id_ = 0;
   std::vector<std::unique_ptr<Path>> paths_, gone_;  // by number; lost, and perhaps on the call stack
   Events events_;
   PathEvents path_events_;

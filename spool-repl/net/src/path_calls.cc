@@ -1,0 +1,94 @@
+#include "path_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "connection.h"
+
+namespace twinloft::repl::net {
+
+PathCalls::~PathCalls() {
+  for (auto& [number, call] : calls_)
+    if (call.timer) around_.loop.cancel(call.timer);
+}
+
+void PathCalls::need(unsigned number, const std::string& address, bool soon) {
+  auto [at, is_new] = calls_.try_emplace(number, Call{address});
+  if (!is_new && at->second.address == address) return;
+  if (!is_new) {
+    done(number);
+    at = calls_.emplace(number, Call{address}).first;
+  }
+  at->second.timer = around_.loop.after(soon ? Duration(0) : around_.again, [this, number] { dial(number); });
+}
+
+void PathCalls::done(unsigned number) {
+  auto at = calls_.find(number);
+  if (at == calls_.end()) return;
+  if (at->second.timer) around_.loop.cancel(at->second.timer);
+  std::shared_ptr<Connection> connection = std::move(at->second.connection);
+  calls_.erase(at);
+  if (!connection) return;
+  connection->close("not needed any more");
+  around_.loop.post([keep = std::move(connection)] {});
+}
+
+bool PathCalls::owns(const Connection& c) const {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [&](const auto& each) { return each.second.connection.get() == &c; });
+}
+
+std::shared_ptr<Connection> PathCalls::take(const Connection& c) {
+  for (auto at = calls_.begin(); at != calls_.end(); ++at)
+    if (at->second.connection.get() == &c) {
+      std::shared_ptr<Connection> out = std::move(at->second.connection);
+      calls_.erase(at);
+      return out;
+    }
+  return nullptr;
+}
+
+std::string PathCalls::trouble(unsigned number) const {
+  auto at = calls_.find(number);
+  return at == calls_.end() ? "" : at->second.trouble;
+}
+
+void PathCalls::dial(unsigned number) {
+  Call& call = calls_.at(number);
+  call.timer = 0;
+  around_.find(call.address, [this, alive = std::weak_ptr(alive_), number,
+                              address = call.address](const Result<std::vector<Address>>& found) {
+    if (alive.expired()) return;
+    auto at = calls_.find(number);
+    // Another address may be wanted by now, or none.
+    if (at != calls_.end() && at->second.address == address && !at->second.connection && !at->second.timer)
+      connect(number, found);
+  });
+}
+
+void PathCalls::connect(unsigned number, const Result<std::vector<Address>>& found) {
+  if (!found) return again(number, found.error().message);
+  Call& call = calls_.at(number);
+  auto made = around_.call((*found)[call.attempts++ % found->size()], number);
+  if (!made) return again(number, made.error().message);
+  call.connection = std::move(*made);
+}
+
+void PathCalls::on_closed(const Connection& c, const std::string& why) {
+  for (auto& [number, call] : calls_)
+    if (call.connection.get() == &c) {
+      around_.loop.post([keep = std::move(call.connection)] {});
+      call.connection = nullptr;
+      return again(number, why);
+    }
+}
+
+void PathCalls::again(unsigned number, const std::string& why) {
+  Call& call = calls_.at(number);
+  Duration pause = std::min(around_.again * (1 << std::min(call.failed++, 10u)), around_.again_max);
+  call.timer = around_.loop.after(pause, [this, number] { dial(number); });
+  if (why == std::exchange(call.trouble, why)) return;
+  around_.failed(number, why);
+}
+
+}  // namespace twinloft::repl::net
