@@ -228,28 +228,46 @@ struct Checker {
 
   void peers() {
     if (s.peers.empty()) return;
-    auto at_own = address("listen", s.listen);
-    bool all_loopback = !at_own || at_own->is_loopback();
-    if (std::string trouble = at_own ? trouble_at(*at_own) : ""; !trouble.empty())
-      warn("listen: {}: `serve` tries again until it succeeds", trouble);
-    std::map<std::string, ReplicaId> others;
-    for (const PeerSettings& p : s.peers) {
-      auto at = address("peer.address", p.address);
-      if (auto [before, fresh] = others.emplace(p.address, p.id); !fresh)
-        error("peer.address: {} is replica {}'s, and replica {} cannot be there too", p.address,
-              before->second, p.id);
-      if (at && at_own && at->overlaps(*at_own) && (!at_own->is_wildcard() || at->is_loopback()))
-        error("peer.address: {} is this replica's own listen address ({}): set the address of replica {}",
-              p.address, s.listen, p.id);
-      bool loopback = !at || at->is_loopback();
-      all_loopback = all_loopback && loopback;
-      if (at_own && at_own->is_loopback() && !loopback)
-        error(
-            "listen: {} is reached from this machine only, and replica {} is at {}: use the address that the "
-            "other machine reaches",
-            s.listen, p.id, p.address);
+    std::vector<net::Address> listens;
+    bool all_loopback = true;
+    for (const std::string& text : s.listen) {
+      auto at = address("listen", text);
+      if (!at) continue;
+      all_loopback = all_loopback && at->is_loopback();
+      if (std::string trouble = trouble_at(*at); !trouble.empty())
+        warn("listen: {}: `serve` tries again until it succeeds", trouble);
+      listens.push_back(std::move(*at));
     }
+    std::map<std::string, ReplicaId> others;
+    for (const PeerSettings& p : s.peers)
+      for (const std::string& text : p.addresses) {
+        auto [before, fresh] = others.emplace(text, p.id);
+        if (!fresh)
+          error("peer.address: {} is replica {}'s, and replica {} cannot be there too", text, before->second,
+                p.id);
+        if (!peer_address(p, text, listens)) all_loopback = false;
+      }
     security(all_loopback);
+  }
+
+  // Whether it is a loopback address, or its name is not known yet.
+  bool peer_address(const PeerSettings& p, const std::string& text,
+                    const std::vector<net::Address>& listens) {
+    auto at = address("peer.address", text);
+    if (!at) return true;
+    for (const net::Address& mine : listens)
+      if (at->overlaps(mine) && (!mine.is_wildcard() || at->is_loopback()))
+        error("peer.address: {} is this replica's own listen address ({}): set the address of replica {}",
+              text, mine.text, p.id);
+    bool all_own_loopback = !listens.empty() &&
+                            std::all_of(listens.begin(), listens.end(),
+                                        [](const net::Address& mine) { return mine.is_loopback(); });
+    if (all_own_loopback && !at->is_loopback())
+      error(
+          "listen: {} is reached from this machine only, and replica {} is at {}: use the address that the "
+          "other machine reaches",
+          listens.front().text, p.id, text);
+    return at->is_loopback();
   }
 
   void security(bool all_loopback) {
@@ -257,8 +275,10 @@ struct Checker {
     if (!found) return error("{}", found.error().message);
     bool on_cable = std::any_of(s.peers.begin(), s.peers.end(), [](const auto& p) { return p.direct_cable; });
     bool clear_text = std::all_of(s.peers.begin(), s.peers.end(), [&](const PeerSettings& p) {
-      auto at = net::numeric_address(p.address);
-      return p.direct_cable || (at && at->is_loopback());
+      return p.direct_cable || std::all_of(p.addresses.begin(), p.addresses.end(), [](const auto& text) {
+               auto at = net::numeric_address(text);
+               return at && at->is_loopback();
+             });
     });
     if (!found->tls && !all_loopback && !(on_cable && clear_text))
       error(
@@ -425,9 +445,12 @@ void check_places(const NodeSettings& node, Findings& out) {
 // Finds two volumes with the same address and port, also if one address is a wildcard.
 void check_listeners(const NodeSettings& node, Findings& out) {
   std::vector<std::pair<net::Address, std::string>> users;
-  for (const VolumeSettings& v : node.volumes)
-    for (auto [key, text] : {std::pair{"listen", v.peers.empty() ? "" : v.listen},
-                             {"nbd.listen", v.nbd_listen.starts_with("unix:") ? "" : v.nbd_listen}}) {
+  for (const VolumeSettings& v : node.volumes) {
+    std::vector<std::pair<const char*, std::string>> all{
+        {"nbd.listen", v.nbd_listen.starts_with("unix:") ? "" : v.nbd_listen}};
+    if (!v.peers.empty())
+      for (const std::string& text : v.listen) all.emplace_back("listen", text);
+    for (const auto& [key, text] : all) {
       auto at = text.empty() ? Result<net::Address>(fail(Errc::not_found, "none")) : net::resolve(text);
       if (!at) continue;
       for (const auto& [other, user] : users)
@@ -436,6 +459,7 @@ void check_listeners(const NodeSettings& node, Findings& out) {
                                            user, other.text));
       users.emplace_back(*at, fmt::format("volume {}: {}", v.name, key));
     }
+  }
 }
 
 // Finds two volumes with the same file or device. A device may have several names and device files.

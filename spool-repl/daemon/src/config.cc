@@ -20,6 +20,7 @@
 #include "twinloft/base/units.h"
 #include "twinloft/spool-repl/export/nbd_handshake.h"
 #include "twinloft/spool-repl/net/address.h"
+#include "twinloft/spool-repl/net/handshake.h"
 
 namespace twinloft::repl::daemon {
 
@@ -299,8 +300,8 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
     t.error(table.get("journal"), "journal", "must not be the data area itself");
   t.size("journal_size", v.journal_size);
   t.size("arena", v.arena);
-  t.text("listen", v.listen);
-  t.address("listen", v.listen);
+  t.texts("listen", v.listen, net::paths_max, false);
+  for (const std::string& address : v.listen) t.address("listen", address);
   t.path("secret_file", v.secret_file);
   read_link_security(t, v);
   t.path("control", v.control);
@@ -352,15 +353,16 @@ void check_names(const std::vector<VolumeSettings>& volumes, const Table& t) {
   }
   for (const VolumeSettings& v : volumes) {
     std::string unix_nbd = v.nbd_listen.starts_with("unix:") ? v.nbd_listen.substr(5) : v.nbd_listen;
-    for (const auto& [key, name] : {std::pair{"data", v.data},
-                                    {"journal", v.journal},
-                                    {"control", v.control},
-                                    {"state_file", v.state_file},
-                                    {"listen", v.listen},
-                                    {"fuse.file", v.fuse_file},
-                                    {"fuse.device", v.fuse_device},
-                                    {"ublk.device", v.ublk_device},
-                                    {"nbd.listen", unix_nbd}}) {
+    std::vector<std::pair<const char*, std::string>> names{{"data", v.data},
+                                                           {"journal", v.journal},
+                                                           {"control", v.control},
+                                                           {"state_file", v.state_file},
+                                                           {"fuse.file", v.fuse_file},
+                                                           {"fuse.device", v.fuse_device},
+                                                           {"ublk.device", v.ublk_device},
+                                                           {"nbd.listen", unix_nbd}};
+    for (const std::string& address : v.listen) names.emplace_back("listen", address);
+    for (const auto& [key, name] : names) {
       if (name.empty() || (name.ends_with(":0") && name[0] != '/')) continue;
       std::string place = name[0] == '/' ? std::filesystem::path(name).lexically_normal().string() : name;
       auto [before, fresh] = users.emplace(std::move(place), fmt::format("volume.{}.{}", v.name, key));

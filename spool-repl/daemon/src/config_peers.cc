@@ -1,6 +1,9 @@
 #include "config_peers.h"
 
+#include <algorithm>
+
 #include "link_shares.h"
+#include "twinloft/spool-repl/net/handshake.h"
 
 namespace twinloft::repl::daemon {
 
@@ -89,10 +92,14 @@ void read_peers(const Table& t, VolumeSettings& v) {
     Table p(t, *table, fmt::format("volume.{}.peer", v.name));
     PeerSettings peer;
     p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full",
-             "bandwidth", "bandwidth_at", "compression"});
+             "bandwidth", "bandwidth_at", "compression", "paths"});
     p.integer("id", 1, replica_id_max, peer.id, true);
-    p.text("address", peer.address, true);
-    p.peer_address("address", peer.address);
+    p.texts("address", peer.addresses, net::paths_max, true);
+    for (const std::string& address : peer.addresses) p.peer_address("address", address);
+    p.choice<stream::PathUse>(
+        "paths", {{"spares", stream::PathUse::spares}, {"together", stream::PathUse::together}}, peer.paths);
+    if (table->contains("paths") && peer.addresses.size() == 1)
+      p.error(table->get("paths"), "paths", "applies to several paths: `address` is one of the peer's");
     using core::Protocol;
     p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}},
                        peer.protocol);
@@ -101,7 +108,8 @@ void read_peers(const Table& t, VolumeSettings& v) {
     read_bandwidth(p, peer.bandwidth);
     p.text("certificate_name", peer.certificate_name);
     p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
-    if (peer.direct_cable && !net::numeric_address(peer.address))
+    auto is_numeric = [](const std::string& address) { return net::numeric_address(address).has_value(); };
+    if (peer.direct_cable && !std::all_of(peer.addresses.begin(), peer.addresses.end(), is_numeric))
       p.error(table->get("clear_text"), "clear_text",
               "needs a numeric address of the peer: the answer of a name server could lead elsewhere");
     if (peer.certificate_name.starts_with('.'))

@@ -71,6 +71,30 @@ class Table {
     out = *value;
   }
 
+  // A text, or a list of up to `most` different ones.
+  void texts(std::string_view key, std::vector<std::string>& out, std::size_t most, bool required) const {
+    const toml::node* node = table_.get(key);
+    const toml::array* list = node ? node->as_array() : nullptr;
+    if (!list) {
+      std::string one;
+      text(key, one, required);
+      if (!one.empty()) out = {one};
+      return;
+    }
+    std::vector<std::string> all;
+    for (const auto& each : *list) {
+      auto value = each.value_exact<std::string>();
+      if (!value || value->empty() || value->find('\0') != std::string::npos)
+        return error(&each, key, "expected a text in quotes, or a list of such texts");
+      if (std::find(all.begin(), all.end(), *value) != all.end())
+        return error(&each, key, fmt::format("\"{}\" is in the list twice", *value));
+      all.push_back(*value);
+    }
+    if (all.empty()) return error(node, key, "the list is empty");
+    if (all.size() > most) return error(node, key, fmt::format("more than {} in the list", most));
+    out = std::move(all);
+  }
+
   void path(std::string_view key, std::string& out, bool required = false) const {
     text(key, out, required);
     if (!out.empty() && out[0] != '/') error(table_.get(key), key, "expected an absolute path");

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "twinloft/spool-repl/compress/setting.h"
+#include "twinloft/spool-repl/net/peer_net.h"
 #include "twinloft/spool-repl/net/security.h"
 #include "twinloft/spool-repl/stream/packed_stream.h"
 
@@ -20,6 +22,7 @@ struct LinkState {
   compress::Setting compression = {};                 // as configured
   std::optional<stream::PackingStatus> packing = {};  // nothing: the peer's release knows no frames
   std::optional<LinkMemoryState> memory = {};
+  std::vector<net::PathStatus> paths = {};  // of a link of several paths
 };
 
 }  // namespace twinloft::repl::daemon

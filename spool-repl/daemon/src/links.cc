@@ -27,8 +27,14 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
   o.bandwidth = links->bandwidth_ = around.process.bandwidth;
   for (const PeerSettings& p : settings.peers) {
     links->peers_[p.id] = {p.compression, p.bandwidth, p.packing().link};
-    o.peers.push_back(
-        {p.id, p.address, p.certificate_name, p.direct_cable, p.buffer.has_value(), p.packing()});
+    o.peers.push_back({p.id,
+                       p.addresses,
+                       p.certificate_name,
+                       p.direct_cable,
+                       p.buffer.has_value(),
+                       p.packing(),
+                       {},
+                       p.paths});
   }
   Links& l = *links;
   l.net_ = std::make_unique<net::PeerNet>(
@@ -84,7 +90,8 @@ std::map<ReplicaId, LinkState> Links::states() const {
                  all,
                  peer.compression,
                  net_->packing_status(id),
-                 shares_ ? std::optional(shares_->state(id)) : std::nullopt};
+                 shares_ ? std::optional(shares_->state(id)) : std::nullopt,
+                 net_->paths(id)};
   return out;
 }
 
@@ -102,7 +109,8 @@ void Links::reload(const std::vector<PeerSettings>& peers, net::LinkSecurity sec
   for (const PeerSettings& p : peers) {
     auto known = peers_.find(p.id);
     if (known == peers_.end()) continue;
-    net_->set_address(p.id, p.address);
+    net_->set_addresses(p.id, p.addresses);
+    net_->set_path_use(p.id, p.paths);
     known->second.compression = p.compression;
     known->second.bandwidth = p.bandwidth;
     net_->set_packing(p.id, {p.compression, known->second.link});

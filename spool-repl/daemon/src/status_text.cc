@@ -312,6 +312,30 @@ std::string compression_text(const NodeView& v, const core::PeerStatus& p) {
                      size_text(s.out_raw), size_text(s.out_line), line);
 }
 
+std::string_view name_of(net::PathStatus::State state, bool carries) {
+  using State = net::PathStatus::State;
+  if (state == State::down) return "down";
+  return state == State::trial ? "trial" : carries ? "in use" : "spare";
+}
+
+// Nothing is said of a link with one path.
+std::string paths_text(const NodeView& v, const core::PeerStatus& p) {
+  auto link = v.links.find(p.id);
+  if (link == v.links.end()) return "";
+  std::string out;
+  for (const net::PathStatus& path : link->second.paths) {
+    std::string state(name_of(path.state, path.carries));
+    if (path.state == net::PathStatus::State::down) state = "DOWN";
+    if (!path.why.empty()) state += ": " + path.why;
+    std::string trip = path.round_trip
+                           ? fmt::format(", round trip {:.1f} ms",
+                                         std::chrono::duration<double, std::milli>(*path.round_trip).count())
+                           : "";
+    out += fmt::format("\n           path {} {}  {}{}", path.number + 1, path.address, state, trip);
+  }
+  return out;
+}
+
 std::string bandwidth_text(const NodeView& v, const core::PeerStatus& p) {
   auto link = v.links.find(p.id);
   if (link == v.links.end()) return "";
@@ -384,6 +408,7 @@ std::string status_text(const NodeView& v) {
           size_text(s.resync_held_to));
     out += buffer_text(s, p);
     out += compression_text(v, p);
+    out += paths_text(v, p);
     out += bandwidth_text(v, p);
     out += memory_text(v, p);
     out += reads_text(s, p);
@@ -471,6 +496,23 @@ json::value memory_json(const LinkState& link) {
   return json::object{{"bound_of_all_bytes", link.memory->bound}, {"waits", link.memory->waits}};
 }
 
+// Empty: a link of one path.
+json::value paths_json(const LinkState& link) {
+  json::array out;
+  for (const net::PathStatus& path : link.paths) {
+    json::object one{{"number", path.number + 1},
+                     {"address", path.address},
+                     {"state", name_of(path.state, path.carries)},
+                     {"why", path.why},
+                     {"sent_bytes", path.sent},
+                     {"received_bytes", path.received},
+                     {"round_trip_seconds", nullptr}};
+    if (path.round_trip) one["round_trip_seconds"] = std::chrono::duration<double>(*path.round_trip).count();
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 // null: not connected. expires: of the peer's certificate, in seconds since 1970, UTC.
 json::value link_json(const NodeView& v, const core::PeerStatus& p) {
   auto link = v.links.find(p.id);
@@ -481,7 +523,8 @@ json::value link_json(const NodeView& v, const core::PeerStatus& p) {
                    {"compression", compression_json(link->second)},
                    {"limit_bytes_per_second", rate_json(link->second.rate)},
                    {"limit_of_all_bytes_per_second", rate_json(link->second.rate_of_all)},
-                   {"memory", memory_json(link->second)}};
+                   {"memory", memory_json(link->second)},
+                   {"paths", paths_json(link->second)}};
   if (protection.peer_expires) out["expires"] = *protection.peer_expires;
   return out;
 }

@@ -214,7 +214,7 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
                                  return x.id == y.id && x.protocol == y.protocol &&
                                         x.certificate_name == y.certificate_name && x.buffer == y.buffer &&
                                         x.direct_cable == y.direct_cable &&
-                                        (!x.direct_cable || x.address == y.address);
+                                        (!x.direct_cable || x.addresses == y.addresses);
                                });
   if (!same_peers) out.emplace_back("peer");
   return out;

@@ -16,8 +16,9 @@ constexpr std::size_t read_bytes = 256 * 1024;
 constexpr std::size_t trial_bytes = 128 * 1024;  // more than the largest packet of any network
 }  // namespace
 
-Connection::Connection(ports::Loop& loop, std::unique_ptr<Stream> line, std::shared_ptr<stream::WorkPool> pool,
-                       std::string name, Handshake handshake, Limits limits, Events events, unsigned number)
+Connection::Connection(ports::Loop& loop, std::unique_ptr<Stream> line,
+                       std::shared_ptr<stream::WorkPool> pool, std::string name, Handshake handshake,
+                       Limits limits, Events events, unsigned number)
     : loop_(loop),
       number_(number),
       name_(std::move(name)),
@@ -281,13 +282,12 @@ void Connection::begin_paths(std::size_t end_of_hello) {
   ByteSpan received = ByteSpan(in_).subspan(end_of_hello, in_end_ - end_of_hello);
   std::vector<std::byte> unsent = take_unsent();
   in_end_ = end_of_hello;
-  stream::PathsStream::PathEvents events{
-      [this](unsigned number) {
-        if (events_.path_usable) events_.path_usable(*this, number);
-      },
-      [this](unsigned number, const std::string& reason) {
-        if (events_.path_lost) events_.path_lost(*this, number, reason);
-      }};
+  stream::PathsStream::PathEvents events{[this](unsigned number) {
+                                           if (events_.path_usable) events_.path_usable(*this, number);
+                                         },
+                                         [this](unsigned number, const std::string& reason) {
+                                           if (events_.path_lost) events_.path_lost(*this, number, reason);
+                                         }};
   paths_->begin(number_, limits_.paths, limits_.path_patience, std::move(events), received, unsent);
 }
 

@@ -52,9 +52,8 @@ class Connection {
 
   // Starts `line`. If it is open already, the handshake begins at once, and may fail at once. pool: null, if
   // nothing is ever compressed. number: of the line's path, among several.
-  Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> line,
-             std::shared_ptr<stream::WorkPool> pool, std::string name, Handshake handshake, Limits limits,
-             Events events, unsigned number = 0);
+  Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> line, std::shared_ptr<stream::WorkPool> pool,
+             std::string name, Handshake handshake, Limits limits, Events events, unsigned number = 0);
   ~Connection();
 
   void send(std::uint16_t type, std::span<const ByteSpan> payload);  // the memory must stay until flush()

@@ -229,7 +229,8 @@ Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
     phase_ = Phase::hello;
     return false;
   }
-  if (is(WireType::path_joined, Phase::hello) && direction_ == Direction::dialed && join_ && payload.empty()) {
+  if (is(WireType::path_joined, Phase::hello) && direction_ == Direction::dialed && join_ &&
+      payload.empty()) {
     peer_.replica = expect_;
     phase_ = Phase::done;
     return true;

@@ -55,7 +55,8 @@ Status LinkStreams::check_listen(const Address& address) const {
 
 Result<Way> LinkStreams::way_to(ReplicaId peer, const Address& address) const {
   // By the address too: the configuration may have moved the peer since.
-  if (auto cable = cables_.find(peer); cable != cables_.end() && cable->second.contains(host_text(address.storage)))
+  if (auto cable = cables_.find(peer);
+      cable != cables_.end() && cable->second.contains(host_text(address.storage)))
     return Way::clear_text;
   if (security_.tls) return Way::tls;
   if (needs_tls(peer))
@@ -80,7 +81,8 @@ Result<Way> LinkStreams::way_of_caller(const sockaddr_storage& from) const {
 
 bool LinkStreams::is_at_cable(const sockaddr_storage& address) const {
   const std::string host = host_text(address);
-  return std::any_of(cables_.begin(), cables_.end(), [&](const auto& cable) { return cable.second.contains(host); });
+  return std::any_of(cables_.begin(), cables_.end(),
+                     [&](const auto& cable) { return cable.second.contains(host); });
 }
 
 // In clear text nothing but the place says who the other side is. A replica at a cable is none of another

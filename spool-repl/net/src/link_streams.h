@@ -30,8 +30,7 @@ class LinkStreams {
   // For later connections.
   void set_security(LinkSecurity security) { security_ = std::move(security); }
   // cables: the peer's numeric addresses, at which it is reached by direct cables. Empty: it is not.
-  void add_peer(ReplicaId id, const std::string& certificate_name,
-                const std::vector<std::string>& cables);
+  void add_peer(ReplicaId id, const std::string& certificate_name, const std::vector<std::string>& cables);
   // Clear text to this peer is refused everywhere.
   void require_tls(ReplicaId id) { only_tls_.insert(id); }
   bool needs_tls(ReplicaId id) const { return only_tls_.contains(id); }
@@ -55,7 +54,7 @@ class LinkStreams {
   ports::Loop& loop_;
   Uuid volume_;
   LinkSecurity security_;
-  std::map<ReplicaId, std::string> names_;   // in certificates, where they differ from certificate_name()
+  std::map<ReplicaId, std::string> names_;  // in certificates, where they differ from certificate_name()
   std::map<ReplicaId, std::set<std::string>> cables_;  // the hosts
   std::set<ReplicaId> only_tls_;
 };

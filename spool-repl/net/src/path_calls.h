@@ -20,7 +20,8 @@ class PathCalls {
   struct Around {
     ports::Loop& loop;
     // Calls `then` at once for a numeric address, else in a later turn.
-    std::function<void(const std::string& text, std::function<void(const Result<std::vector<Address>>&)> then)>
+    std::function<void(const std::string& text,
+                       std::function<void(const Result<std::vector<Address>>&)> then)>
         find;
     std::function<Result<std::shared_ptr<Connection>>(const Address& address, unsigned number)> call;
     std::function<void(unsigned number, const std::string& why)> failed;

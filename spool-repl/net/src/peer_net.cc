@@ -63,8 +63,7 @@ PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvent
   if (!options_.pool) options_.self.features &= (std::uint64_t{2} << codecs_shift) - 1;
   for (const NetPeer& p : options_.peers) {
     peers_.emplace_back().config = p;
-    streams_->add_peer(p.id, p.certificate_name,
-                       p.direct_cable ? p.addresses : std::vector<std::string>());
+    streams_->add_peer(p.id, p.certificate_name, p.direct_cable ? p.addresses : std::vector<std::string>());
     if (p.needs_tls) streams_->require_tls(p.id);
   }
 }
@@ -164,14 +163,15 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Wa
   if (join) handshake.join(*join);
   auto made = std::make_shared<Connection>(
       loop_, std::move(link.stream), options_.pool, std::move(name), std::move(handshake), limits,
-      Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
-                         [this](Connection& c, PeerMessage m) {
-                           deliver_downs();
-                           events_.message(c.peer(), std::move(m));
-                         },
-                         [this](Connection& c, const std::string& why) { on_closed(c, why); },
-                         [this](Connection& c, unsigned n) { on_path_usable(c, n); },
-                         [this](Connection& c, unsigned n, const std::string& why) { on_path_lost(c, n, why); }},
+      Connection::Events{
+          [this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
+          [this](Connection& c, PeerMessage m) {
+            deliver_downs();
+            events_.message(c.peer(), std::move(m));
+          },
+          [this](Connection& c, const std::string& why) { on_closed(c, why); },
+          [this](Connection& c, unsigned n) { on_path_usable(c, n); },
+          [this](Connection& c, unsigned n, const std::string& why) { on_path_lost(c, n, why); }},
       dialed_peer ? dialed_peer->number : 0);
   return made->is_open() ? made : nullptr;  // it failed before it was stored
 }
@@ -228,9 +228,8 @@ void PeerNet::dial(Peer& p) {
   if (p.connection || !p.wanted || p.looking_up) return;
   p.number = p.attempts % static_cast<unsigned>(p.config.addresses.size());
   p.looking_up = true;
-  find_addresses(p.config.addresses[p.number], [this, id = p.config.id](const auto& found) {
-    on_found(*find(id), found);
-  });
+  find_addresses(p.config.addresses[p.number],
+                 [this, id = p.config.id](const auto& found) { on_found(*find(id), found); });
 }
 
 void PeerNet::find_addresses(const std::string& text, Found then) {
@@ -337,9 +336,10 @@ void PeerNet::on_ready(Connection& c) {
   p->places[dials(*p) ? p->number : 0] = p->first_place;  // for a called side until its number is known
   if (c.has_paths() && dials(*p)) call_further_paths(*p);
   if (dials(*p) && p->config.addresses.size() > 1 && !c.has_paths())
-    events_.notice(p->config.id, fmt::format("replica {} runs a release that knows one path for each link: its "
-                                             "further addresses are spares for the next connection",
-                                             p->config.id));
+    events_.notice(p->config.id,
+                   fmt::format("replica {} runs a release that knows one path for each link: its "
+                               "further addresses are spares for the next connection",
+                               p->config.id));
   events_.up(p->config.id);
 }
 

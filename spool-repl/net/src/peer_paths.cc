@@ -26,7 +26,8 @@ void PeerNet::call_further_paths(Peer& p) {
         [this, id = p.config.id](unsigned number, const std::string& why) {
           events_.notice(id, fmt::format("{} cannot be used: {}", path_text(*find(id), number), why));
         },
-        options_.redial, options_.redial_max};
+        options_.redial,
+        options_.redial_max};
     p.calls = std::make_unique<PathCalls>(std::move(around));
   }
   for (unsigned n = 0; n < p.config.addresses.size(); ++n)
@@ -63,7 +64,8 @@ void PeerNet::take_path(Connection& c) {
   bool dialed = keep != nullptr;
   auto caller = std::find_if(callers_.begin(), callers_.end(),
                              [&](const Caller& k) { return k.connection.get() == &c; });
-  std::string place = dialed ? p.config.addresses.at(c.joined()->number) : "";
+  const auto& addresses = p.config.addresses;
+  std::string place = dialed && c.joined()->number < addresses.size() ? addresses[c.joined()->number] : "";
   if (caller != callers_.end()) {
     keep = std::move(caller->connection);
     place = caller->host;
@@ -113,7 +115,8 @@ void PeerNet::on_path_lost(Connection& c, unsigned number, const std::string& re
   Peer* p = owner_of(c);
   if (!p) return;
   if (!p->calls || number < p->config.addresses.size()) p->lost[number] = reason;
-  events_.notice(p->config.id, fmt::format("{} is lost: {}. The link goes on", path_text(*p, number), reason));
+  events_.notice(p->config.id,
+                 fmt::format("{} is lost: {}. The link goes on", path_text(*p, number), reason));
   if (p->calls && number < p->config.addresses.size())
     p->calls->need(number, p->config.addresses[number], false);
 }

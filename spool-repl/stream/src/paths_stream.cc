@@ -66,7 +66,8 @@ void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEve
   path_events_ = std::move(events);
   Path& p = *paths_.front();
   p.number = number;
-  p.trial_seen = p.trial_taken = p.was_told = true;  // the owner makes its own trial, which a stream with one path needs
+  p.trial_seen = p.trial_taken = p.was_told = true;  // the owner makes its own trial, which a stream with one
+                                                     // path needs
   take_over(p, received, unsent);
   timer_ = loop_.after(tick_, [this] { on_tick(); });
   pump();

@@ -28,8 +28,8 @@ namespace {
 struct CheckTest : testing::Test, VolumeOnFiles {
   CheckTest() {
     s.arena = 64 * mib;
-    s.listen = "0.0.0.0:7710";
-    s.peers.push_back({2, "192.0.2.2:7710", core::Protocol::C});
+    s.listen = {"0.0.0.0:7710"};
+    s.peers.push_back({2, {"192.0.2.2:7710"}, core::Protocol::C});
     s.secret_file = file("secret", "sixteen letters and more\n");
     s.nbd_listen = "unix:/run/x.sock";
   }
@@ -63,8 +63,8 @@ TEST_F(CheckTest, Secrets) {
   EXPECT_TRUE(says(check_volume(s).errors, "at least 16"));
   s.secret_file.clear();
   EXPECT_TRUE(says(check_volume(s).errors, "tls_certificate or secret_file is missing"));
-  s.listen = "127.0.0.1:7710";
-  s.peers[0].address = "127.0.0.2:7710";
+  s.listen = {"127.0.0.1:7710"};
+  s.peers[0].addresses = {"127.0.0.2:7710"};
   EXPECT_TRUE(check_volume(s).errors.empty());
 }
 
@@ -149,24 +149,37 @@ TEST_F(CheckTest, FilesAndDirectories) {
 }
 
 TEST_F(CheckTest, Addresses) {
-  s.listen = "192.0.2.1";
+  s.listen = {"192.0.2.1"};
   EXPECT_TRUE(says(check_volume(s).errors, "listen: \"192.0.2.1\""));
-  s.listen = "0.0.0.0:7710";
-  s.peers[0].address = "192.0.2.300:1";
+  s.listen = {"0.0.0.0:7710"};
+  s.peers[0].addresses = {"192.0.2.300:1"};
   EXPECT_TRUE(says(check_volume(s).errors, "192.0.2.300"));
-  s.peers[0].address = "[fe80::1]:7710";
+  s.peers[0].addresses = {"[fe80::1]:7710"};
   EXPECT_TRUE(says(check_volume(s).errors, "needs its interface"));
-  s.peers[0].address = "192.0.2.2:7710";
-  s.listen = "192.0.2.1:7710";  // no interface has this address
+  s.peers[0].addresses = {"192.0.2.2:7710"};
+  s.listen = {"192.0.2.1:7710"};  // no interface has this address
   EXPECT_TRUE(says(check_volume(s).warnings, "Cannot assign requested address"));
-  s.listen = "127.0.0.1:7710";
+  s.listen = {"127.0.0.1:7710"};
   EXPECT_TRUE(
       says(check_volume(s).errors, "is reached from this machine only, and replica 2 is at 192.0.2.2:7710"));
 }
 
+TEST_F(CheckTest, SeveralAddresses) {
+  s.listen = {"127.0.0.1:7710", "127.0.0.2:7710"};
+  s.peers[0].addresses = {"127.0.0.3:7710", "127.0.0.2:7710"};
+  EXPECT_TRUE(
+      says(check_volume(s).errors, "127.0.0.2:7710 is this replica's own listen address (127.0.0.2:7710)"));
+  s.peers[0].addresses = {"127.0.0.3:7710", "192.0.2.2:7710"};
+  EXPECT_TRUE(says(check_volume(s).errors, "replica 2 is at 192.0.2.2:7710"));
+  s.listen = {"127.0.0.1:7710", "192.0.2.1:7710"};
+  EXPECT_FALSE(says(check_volume(s).errors, "is reached from this machine only"));
+  EXPECT_TRUE(says(check_volume(s).warnings, "listen: Cannot assign") ||
+              says(check_volume(s).warnings, "192.0.2.1:7710"));
+}
+
 // The name may resolve later, when the volume is served.
 TEST_F(CheckTest, ANameThatIsNotKnownNow) {
-  s.peers[0].address = "peer.invalid:7710";
+  s.peers[0].addresses = {"peer.invalid:7710"};
   Findings found = check_volume(s);
   EXPECT_TRUE(found.errors.empty()) << found.errors[0];
   EXPECT_TRUE(says(found.warnings, "looked up again at each attempt"));
@@ -278,7 +291,7 @@ TEST_F(CheckTest, OneFileInTwoVolumes) {
   NodeSettings node;
   node.volumes = {s, s};
   node.volumes[1].name = "other";
-  node.volumes[1].listen = "0.0.0.0:7711";
+  node.volumes[1].listen = {"0.0.0.0:7711"};
   node.volumes[1].nbd_listen.clear();
   node.volumes[1].control = where + "/other";
   node.volumes[1].journal = file("another", "x");
@@ -300,7 +313,7 @@ TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   other.name = "other";
   other.journal = file("another", "x");
   other.data = file("its-own", "x");
-  other.listen = "0.0.0.0:7711";
+  other.listen = {"0.0.0.0:7711"};
   other.nbd_listen = "unix:" + where + "/nbd";
   mail.control = where + "/mail", other.control = where + "/other";
   EXPECT_TRUE(check_shared(node).errors.empty());
@@ -318,28 +331,28 @@ TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   other.control = where + "/nbd";
   EXPECT_EQ(only("volume other: nbd.listen: "), "") << "within one volume";
   other.control = where + "/other";
-  other.listen = "127.0.0.1:7710";
+  other.listen = {"127.0.0.1:7710"};
   EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is already in use by volume mail: listen, "
                  "0.0.0.0:7710"),
             "");
-  other.listen = "127.0.0.1:7711";
+  other.listen = {"127.0.0.1:7711"};
   other.nbd_listen = "0.0.0.0:7711";
   EXPECT_EQ(only("volume other: nbd.listen: 0.0.0.0:7711 is already in use by volume other: listen"), "");
 }
 
 TEST_F(CheckTest, PeersWhereNoPeerCanBe) {
-  s.peers[0].address = "127.0.0.1:7710";
+  s.peers[0].addresses = {"127.0.0.1:7710"};
   EXPECT_TRUE(
       says(check_volume(s).errors, "127.0.0.1:7710 is this replica's own listen address (0.0.0.0:7710)"));
-  s.peers[0].address = "192.0.2.2:7710";
-  s.peers.push_back({3, "192.0.2.2:7710", core::Protocol::C});
+  s.peers[0].addresses = {"192.0.2.2:7710"};
+  s.peers.push_back({3, {"192.0.2.2:7710"}, core::Protocol::C});
   EXPECT_TRUE(
       says(check_volume(s).errors, "192.0.2.2:7710 is replica 2's, and replica 3 cannot be there too"));
   s.peers.pop_back();
-  s.peers[0].address = "[fe80::2%nic-of-nobody]:7710";
+  s.peers[0].addresses = {"[fe80::2%nic-of-nobody]:7710"};
   EXPECT_TRUE(says(check_volume(s).warnings, "no network interface \"nic-of-nobody\" now"));
-  s.listen = "127.0.0.1:7710";
-  s.peers[0].address = "[::ffff:127.0.0.2]:7710";
+  s.listen = {"127.0.0.1:7710"};
+  s.peers[0].addresses = {"[::ffff:127.0.0.2]:7710"};
   EXPECT_TRUE(check_volume(s).errors.empty()) << "the address is this machine's";
 }
 

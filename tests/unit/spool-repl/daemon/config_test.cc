@@ -106,7 +106,7 @@ TEST_F(ConfigTest, EverythingIsRead) {
   EXPECT_EQ(v.journal, "/srv/journal");
   EXPECT_EQ(v.journal_size, 512ull << 20);
   EXPECT_EQ(v.arena, 128ull << 20);
-  EXPECT_EQ(v.listen, "10.0.0.2:7788");
+  EXPECT_EQ(v.listen, std::vector<std::string>{"10.0.0.2:7788"});
   EXPECT_EQ(v.secret_file, "/etc/twinloft/secret");
   EXPECT_EQ(v.tls,
             (TlsSettings{"/etc/twinloft/own.pem", "/etc/twinloft/own.key", "/etc/twinloft/authority.pem"}));
@@ -118,7 +118,7 @@ TEST_F(ConfigTest, EverythingIsRead) {
   EXPECT_EQ(v.journal_writes_in_flight, 8u);
   ASSERT_EQ(v.peers.size(), 1u);
   EXPECT_EQ(v.peers[0].id, 1u);
-  EXPECT_EQ(v.peers[0].address, "10.0.0.1:7788");
+  EXPECT_EQ(v.peers[0].addresses, std::vector<std::string>{"10.0.0.1:7788"});
   EXPECT_EQ(v.peers[0].protocol, core::Protocol::B);
   EXPECT_EQ(v.peers[0].certificate_name, "mail1.example.org");
   EXPECT_TRUE(v.peers[0].direct_cable);
@@ -296,6 +296,38 @@ TEST_F(ConfigTest, UnknownKeysAreNamedAtEveryLevel) {
   EXPECT_TRUE(refused(full + "colour = 1\n", 33, "volume.mail.nbd.colour", "unknown key"));
   EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\nid = 2\nport = 5\naddress = \"a:1\"\n", 8,
                       "volume.mail.peer.port", "unknown key"));
+}
+
+TEST_F(ConfigTest, SeveralPaths) {
+  auto peer = [](const std::string& address, const std::string& more = "") {
+    return minimal +
+           "listen = [\"10.0.0.2:1\", \"10.0.1.2:1\"]\n[[volume.mail.peer]]\nid = 2\naddress = " + address +
+           "\n" + more;
+  };
+  auto out = load(peer("[\"10.0.0.1:1\", \"10.0.1.1:1\"]"));
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].listen, (std::vector<std::string>{"10.0.0.2:1", "10.0.1.2:1"}));
+  EXPECT_EQ(out->volumes[0].peers[0].addresses, (std::vector<std::string>{"10.0.0.1:1", "10.0.1.1:1"}));
+  EXPECT_EQ(out->volumes[0].peers[0].paths, stream::PathUse::spares);
+  out = load(peer("[\"10.0.0.1:1\", \"b:1\"]", "paths = \"together\"\n"));
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].peers[0].paths, stream::PathUse::together);
+  EXPECT_EQ(load(peer("[\"10.0.0.1:1\"]"))->volumes[0].peers[0].addresses.size(), 1u);
+
+  EXPECT_TRUE(refused(peer("[]"), 9, "volume.mail.peer.address", "the list is empty"));
+  EXPECT_TRUE(refused(peer("[\"a:1\", 7]"), 9, "volume.mail.peer.address", "expected a text in quotes"));
+  EXPECT_TRUE(
+      refused(peer("[\"a:1\", \"a:1\"]"), 9, "volume.mail.peer.address", "\"a:1\" is in the list twice"));
+  EXPECT_TRUE(refused(peer("[\"a:1\", \"b\"]"), 9, "volume.mail.peer.address", "\"b\""));
+  std::string many = "[\"a:0\"";
+  for (int i = 1; i < 9; ++i) many += fmt::format(", \"a:{}\"", i);
+  EXPECT_TRUE(refused(peer(many + "]"), 9, "volume.mail.peer.address", "more than 8"));
+  EXPECT_TRUE(
+      refused(peer("\"a:1\"", "paths = \"spares\"\n"), 10, "volume.mail.peer.paths", "several paths"));
+  EXPECT_TRUE(
+      refused(peer("[\"a:1\", \"b:1\"]", "paths = \"both\"\n"), 10, "volume.mail.peer.paths", "together"));
+  EXPECT_TRUE(refused(peer("[\"10.0.0.1:1\", \"b:1\"]", "clear_text = \"direct-cable\"\n"), 10,
+                      "volume.mail.peer.clear_text", "numeric"));
 }
 
 TEST_F(ConfigTest, WhatIsMissingIsNamed) {

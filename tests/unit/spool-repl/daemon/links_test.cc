@@ -36,7 +36,7 @@ TEST_F(LinksTest, WithoutPeersThereIsNothingToConnect) {
   Status wanted = (*links)->set_wanted(true);
   ASSERT_FALSE(wanted);
   EXPECT_EQ(wanted.error().message, "this volume has no peers");
-  (*links)->reload({{2, "127.0.0.1:1"}}, {});
+  (*links)->reload({PeerSettings{2, {"127.0.0.1:1"}}}, {});
   (*links)->flush();
   core::VolumeStatus status;
   (*links)->tell_troubles(status);
@@ -46,8 +46,8 @@ TEST_F(LinksTest, WithoutPeersThereIsNothingToConnect) {
 TEST_F(LinksTest, AMissingSecretIsAnErrorOfTheStart) {
   settings.peers.resize(1);
   settings.peers[0].id = 2;
-  settings.peers[0].address = "127.0.0.1:1";
-  settings.listen = "127.0.0.1:1";
+  settings.peers[0].addresses = {"127.0.0.1:1"};
+  settings.listen = {"127.0.0.1:1"};
   settings.secret_file = "/nonexistent/secret";
   auto links = start();
   ASSERT_FALSE(links);
@@ -58,8 +58,8 @@ TEST_F(LinksTest, AMissingSecretIsAnErrorOfTheStart) {
 TEST_F(LinksTest, WhyAPeerIsNotReachedShowsInStatus) {
   settings.peers.resize(1);
   settings.peers[0].id = 2;
-  settings.peers[0].address = "127.0.0.1:1";
-  settings.listen = "127.0.0.1:0";
+  settings.peers[0].addresses = {"127.0.0.1:1"};
+  settings.listen = {"127.0.0.1:0"};
   auto links = start();
   ASSERT_TRUE(links) << links.error().message;
   while (troubles.empty()) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));

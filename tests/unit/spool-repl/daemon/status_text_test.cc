@@ -155,6 +155,31 @@ TEST_F(StatusText, ABufferedLinkTellsItsLag) {
   EXPECT_TRUE(says("its resync waits until the line can carry the load")) << text();
 }
 
+TEST_F(StatusText, ALinkTellsItsPaths) {
+  connect(3);
+  NodeView view{settings, {}, 1 << 20, {}, {}, false, {}, status, meter};
+  view.links[3].paths = {};
+  auto has = [&](std::string_view part) {
+    return (status_text(view) + status_json(view)).find(part) != std::string::npos;
+  };
+  EXPECT_FALSE(has("path 1"));
+  EXPECT_TRUE(has(R"("paths":[])"));
+  using State = net::PathStatus::State;
+  view.links[3].paths = {
+      {0, "10.0.0.3:7710", State::down, false, "no route"},
+      {1, "10.0.1.3:7710", State::usable, true, "", 500, 600, std::chrono::microseconds(1500)},
+      {2, "10.0.2.3:7710", State::usable},
+      {3, "10.0.3.3:7710", State::trial}};
+  EXPECT_TRUE(has("\n           path 1 10.0.0.3:7710  DOWN: no route\n")) << status_text(view);
+  EXPECT_TRUE(has("\n           path 2 10.0.1.3:7710  in use, round trip 1.5 ms\n")) << status_text(view);
+  EXPECT_TRUE(has("\n           path 3 10.0.2.3:7710  spare\n")) << status_text(view);
+  EXPECT_TRUE(has("\n           path 4 10.0.3.3:7710  trial\n")) << status_text(view);
+  EXPECT_TRUE(has(R"({"number":1,"address":"10.0.0.3:7710","state":"down","why":"no route")"))
+      << status_json(view);
+  EXPECT_TRUE(has(R"("state":"in use","why":"","sent_bytes":500,"received_bytes":600,"round_trip_seconds":)"))
+      << status_json(view);
+}
+
 TEST_F(StatusText, ALinkTellsItsCompression) {
   connect(3);
   auto shown = [&](const LinkState& link) {

@@ -190,8 +190,10 @@ TEST_F(VolumeSupervisorTest, AStopEndsOneThatIsNotServed) {
 
 TEST_F(VolumeSupervisorTest, WhatTakesEffectWithoutARestart) {
   VolumeSettings a = settings("v"), b = a;
-  a.peers = b.peers = {{2, "10.0.0.2:7710", core::Protocol::C}};
-  b.peers[0].address = "10.0.0.9:7710";
+  a.peers = {PeerSettings{2, {"10.0.0.2:7710"}}};
+  b.peers = a.peers;
+  b.peers[0].addresses = {"10.0.0.9:7710", "10.0.1.9:7710"};
+  b.peers[0].paths = stream::PathUse::together;
   b.secret_file = "/elsewhere";
   b.tls = {"/certificate", "/key", "/authority"};
   b.accept_old_release = true;

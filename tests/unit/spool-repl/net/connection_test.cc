@@ -84,8 +84,8 @@ struct ConnectionTest : testing::Test {
     EXPECT_TRUE(a.got == answers);
   }
 
-  static constexpr std::uint64_t without_codecs =
-      features_known & ((1u << codecs_shift) - 1) & ~feature_paths;
+  static constexpr std::uint64_t without_codecs = features_known & ((1u << codecs_shift) - 1) &
+                                                  ~feature_paths;
   std::uint64_t features = without_codecs;
   std::shared_ptr<stream::WorkPool> pool;
   ManualLoop loop;

@@ -48,7 +48,8 @@ class Detour {
     pair->ends[1] = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(pair->ends[1].get(), reinterpret_cast<sockaddr*>(&at.storage), at.length) < 0) return;
     for (int i : {0, 1})
-      loop_.watch(pair->ends[i].get(), ports::Loop::readable, [this, p = pair.get(), i](unsigned) { pass(*p, i); });
+      loop_.watch(pair->ends[i].get(), ports::Loop::readable,
+                  [this, p = pair.get(), i](unsigned) { pass(*p, i); });
     pairs_.push_back(std::move(pair));
   }
   void pass(Pair& p, int from) {
@@ -62,7 +63,8 @@ class Detour {
     if (n <= 0) return end(p);
     bytes += static_cast<std::size_t>(n);
     for (ssize_t sent = 0; sent < n;) {
-      ssize_t more = ::send(p.ends[1 - from].get(), part + sent, static_cast<std::size_t>(n - sent), MSG_NOSIGNAL);
+      ssize_t more = ::send(p.ends[1 - from].get(), part + sent, static_cast<std::size_t>(n - sent),
+                            MSG_NOSIGNAL);
       if (more < 0 && errno == EAGAIN) continue;  // the other side is this very thread, with large buffers
       if (more <= 0) return end(p);
       sent += more;
@@ -266,7 +268,8 @@ TEST_F(SeveralPathsTest, APathOfNoLinkIsRefused) {
 TEST_F(SeveralPathsTest, EachPathHasACertificate) {
   auto authority = tls::make_authority("Twinloft", {clock.wall(), 30}).value();
   auto with = [&](ReplicaId id) {
-    auto made = tls::issue(authority, {"a replica", {certificate_name(volume, id)}}, {clock.wall(), 10}).value();
+    auto made = tls::issue(authority, {"a replica", {certificate_name(volume, id)}}, {clock.wall(), 10})
+                    .value();
     return LinkSecurity{
         stream::TlsContext::by_certificates({made.certificate, made.key, authority.certificate}).value()};
   };

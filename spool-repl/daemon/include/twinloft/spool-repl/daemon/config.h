@@ -12,6 +12,7 @@
 #include "twinloft/spool-repl/arbiter/settings.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/stream/packed_stream.h"
+#include "twinloft/spool-repl/stream/paths_stream.h"
 
 namespace twinloft::repl::daemon {
 
@@ -23,13 +24,14 @@ struct TlsSettings {
 
 struct PeerSettings {
   ReplicaId id = 0;
-  std::string address;
+  std::vector<std::string> addresses;  // the preferred path first
   core::Protocol protocol = core::Protocol::C;
   std::string certificate_name = {};  // in the peer's certificate; empty: as `spool-repl cert issue` names it
   bool direct_cable = false;          // clear text
   std::optional<core::BufferConfig> buffer = {};
   compress::Setting compression = compress::Method{};
   stream::BandwidthPlan bandwidth = {};
+  stream::PathUse paths = stream::PathUse::spares;
   // How its traffic counts beside that of other links.
   stream::Packing packing() const {
     bool waited_for = protocol != core::Protocol::A;
@@ -58,7 +60,7 @@ struct VolumeSettings {
   std::string data, journal;  // paths
   std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` if it makes the file
   std::uint64_t arena = 256ull << 20;       // bytes
-  std::string listen;
+  std::vector<std::string> listen;
   std::string secret_file;
   TlsSettings tls;
   bool accept_old_release = false;  // replicas without TLS, by the secret, in clear text

@@ -58,8 +58,8 @@ struct PathStatus {
   unsigned number = 0;
   std::string address;  // as configured, or where the caller is
   State state = State::down;
-  bool carries = false;  // what is sent to the peer
-  std::string why = {};  // it is down. Empty: no call has failed yet
+  bool carries = false;                  // what is sent to the peer
+  std::string why = {};                  // it is down. Empty: no call has failed yet
   std::uint64_t sent = 0, received = 0;  // bytes
   std::optional<Duration> round_trip = {};
 };
@@ -169,9 +169,8 @@ class PeerNet {
   void on_first_bytes(Fd fd, const sockaddr_storage& from, bool has_spoken);
   void make_room(const std::string& host);
   // dialed_peer: null for a caller.
-  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way,
-                                              const sockaddr_storage& other, const Peer* dialed_peer,
-                                              const JoinPath* join);
+  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Way way, const sockaddr_storage& other,
+                                              const Peer* dialed_peer, const JoinPath* join);
   bool is_caller(const Connection& connection) const;
   static LinkProtection protection_of(const Connection& connection);
   void look_for_old_release(Peer& peer, const Connection& connection);
@@ -216,8 +215,8 @@ class PeerNet {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Peer> peers_;
   std::vector<Caller> callers_;
-  std::vector<ReplicaId> downs_;                 // to be reported by `down`
-  std::vector<std::vector<std::byte>> encoded_;  // payloads of the batch between two flushes
+  std::vector<ReplicaId> downs_;                               // to be reported by `down`
+  std::vector<std::vector<std::byte>> encoded_;                // payloads of the batch between two flushes
   unsigned caller_notices_ = 0, caller_notices_left_out_ = 0;  // of this minute
   Instant caller_notices_since_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls do nothing after the object is
