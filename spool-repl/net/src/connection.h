@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
+#include "twinloft/base/backlog.h"
 #include "twinloft/spool-repl/net/handshake.h"
 #include "twinloft/spool-repl/net/peer_net.h"
-#include "twinloft/spool-repl/stream/backlog.h"
 #include "twinloft/spool-repl/stream/packed_stream.h"
 #include "twinloft/spool-repl/stream/paths_stream.h"
 
@@ -134,9 +134,9 @@ class Connection {
     ByteSpan bytes;
   };
   std::vector<Part> batch_;
-  stream::Backlog backlog_;  // the bytes that the stream has not accepted
-  bool full_ = false;        // the stream has accepted a part: wait until it is writable
-  std::vector<iovec> iov_;   // keeps its memory between flushes
+  Backlog backlog_;         // the bytes that the stream has not accepted
+  bool full_ = false;       // the stream has accepted a part: wait until it is writable
+  std::vector<iovec> iov_;  // keeps its memory between flushes
 };
 
 }  // namespace twinloft::repl::net

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "chunk.h"
-#include "chunk_input.h"
-#include "chunk_output.h"
 #include "twinloft/base/check.h"
+#include "twinloft/spool-repl/chunks/chunk.h"
+#include "twinloft/spool-repl/chunks/chunk_input.h"
+#include "twinloft/spool-repl/chunks/chunk_output.h"
 
 namespace twinloft::repl::stream {
+
+using chunks::ChunkHeader;
+using chunks::ChunkInput;
+using chunks::ChunkOutput;
 
 namespace {
 using Kind = ChunkHeader::Kind;
@@ -59,8 +63,8 @@ PathsStream::~PathsStream() {
 void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEvents events, ByteSpan received,
                         ByteSpan unsent) {
   TL_CHECK(!has_begun() && paths_.size() == 1 && state() == State::open);
-  output_ = std::make_unique<ChunkOutput>(paths_window_bytes, paths_unsent_bytes);
-  input_ = std::make_unique<ChunkInput>(paths_window_bytes);
+  output_ = std::make_unique<ChunkOutput>(chunks::paths_window_bytes, chunks::paths_unsent_bytes);
+  input_ = std::make_unique<ChunkInput>(chunks::paths_window_bytes);
   use_ = use;
   tick_ = std::max<Duration>(patience / ticks_of_patience, std::chrono::milliseconds(1));
   path_events_ = std::move(events);
@@ -84,7 +88,7 @@ void PathsStream::add(unsigned number, std::unique_ptr<Stream> path, ByteSpan re
   p.stream->set_events({{}, [this, &p](unsigned ready) { on_path(p, ready); }});
   take_over(p, received, unsent);
   if (old) lose(*old, "replaced by a newer connection", false);
-  say(p, {.kind = Kind::trial, .bytes = path_trial_bytes});
+  say(p, {.kind = Kind::trial, .bytes = chunks::path_trial_bytes});
   pump();
   take_chunks(p);
   tell();
@@ -216,7 +220,7 @@ void PathsStream::receive(Path& p) {
     p.in_end -= p.in_begin;
     p.in_begin = 0;
   }
-  std::size_t size = chunk_header_bytes + read_bytes;
+  std::size_t size = chunks::chunk_header_bytes + read_bytes;
   if (p.in.size() < size) p.in.resize(size);
   iovec room{p.in.data() + p.in_end, p.in.size() - p.in_end};
   auto got = p.stream->read({&room, 1});
@@ -236,12 +240,12 @@ void PathsStream::take_chunks(Path& p) {
 bool PathsStream::take_chunk(Path& p) {
   ByteSpan have = ByteSpan(p.in).subspan(p.in_begin, p.in_end - p.in_begin);
   if (!p.open) {
-    if (have.size() < chunk_header_bytes) return false;
-    auto header = decode_chunk_header(have.first(chunk_header_bytes));
+    if (have.size() < chunks::chunk_header_bytes) return false;
+    auto header = chunks::decode_chunk_header(have.first(chunks::chunk_header_bytes));
     Status taken = header ? take(p, *header) : Status(std::unexpected(header.error()));
     if (!taken) return lose(p, taken.error().message, false), false;
-    p.in_begin += chunk_header_bytes;
-    have = have.subspan(chunk_header_bytes);
+    p.in_begin += chunks::chunk_header_bytes;
+    have = have.subspan(chunks::chunk_header_bytes);
     p.open = *header;
   }
   ByteSpan part = have.first(std::min<std::size_t>(have.size(), p.open->bytes));
@@ -285,7 +289,7 @@ void PathsStream::say(Path& p, ChunkHeader header) {
   if (header.kind == Kind::ping && !p.control.empty()) return;  // it says as much
   header.taken = taken_told_ = input_->taken();
   header.arrived = p.arrived;
-  auto bytes = encode_chunk_header(header);
+  auto bytes = chunks::encode_chunk_header(header);
   p.control.insert(p.control.end(), bytes.begin(), bytes.end());
   p.control.resize(p.control.size() + header.bytes);
 }
@@ -336,10 +340,10 @@ void PathsStream::send(Path& p, bool with_chunk) {
       if (with_chunk && output_->has_next()) {
         with_chunk = false;
         bool shared = use_ == PathUse::together && usable_paths() > 1;
-        p.chunk = output_->next(p.id, shared ? shared_chunk_bytes : chunk_bytes_max);
+        p.chunk = output_->next(p.id, shared ? shared_chunk_bytes : chunks::chunk_bytes_max);
         p.chunk_done = 0;
         taken_told_ = input_->taken();
-        auto header = encode_chunk_header(
+        auto header = chunks::encode_chunk_header(
             {Kind::data, p.chunk->bytes, p.chunk->position, taken_told_, p.arrived});
         p.head.insert(p.head.end(), header.begin(), header.end());
       }

@@ -420,5 +420,71 @@ TEST_F(HandshakeTest, NoncesAreFresh) {
   EXPECT_NE(hello(), hello());
 }
 
+// ---- further paths of a link
+
+struct PathTest : HandshakeTest {
+  PathTest() { old = false; }
+  JoinPath path{{}, 3, 1};
+  Handshake joining() {
+    Handshake out = dialer();
+    out.join(path);
+    return out;
+  }
+};
+
+TEST_F(PathTest, ALinkIsJoined) {
+  path.link.fill(std::byte{7});
+  Handshake near = joining(), far = accepter();
+  Handshake::Message join = only(near);
+  EXPECT_TRUE(far.receive(join.type, join.payload).value());
+  EXPECT_EQ(far.joined(), path);
+  EXPECT_EQ(far.peer(), 1u);
+  EXPECT_TRUE(far.take_output().empty()) << "the owner has not found the link yet";
+  far.accept_join();
+  Handshake::Message answer = only(far);
+  EXPECT_TRUE(near.receive(answer.type, answer.payload).value());
+  EXPECT_EQ(near.peer(), 2u);
+}
+
+TEST_F(PathTest, BothSidesHaveTheKeyOfALinkAndNoOtherLinkHasIt) {
+  std::vector<LinkKey> keys;
+  for (int i = 0; i < 2; ++i) {
+    Handshake near = dialer(), far = accepter();
+    Handshake::Message hello = only(near);
+    EXPECT_TRUE(far.receive(hello.type, hello.payload).value());
+    Handshake::Message answer = only(far);
+    EXPECT_TRUE(near.receive(answer.type, answer.payload).value());
+    EXPECT_EQ(near.link_key(), far.link_key());
+    keys.push_back(near.link_key());
+  }
+  EXPECT_NE(keys[0], keys[1]);
+}
+
+TEST_F(PathTest, WhoJoinsIsLookedAt) {
+  Handshake::Message join = only(joining());
+  vouch = [](ReplicaId id) { return id == 1 ? fail(Errc::denied, "another one") : Status(); };
+  EXPECT_EQ(accepter().receive(join.type, join.payload).error().message, "another one");
+  vouch = {};
+  b.self.volume = other_volume;
+  EXPECT_EQ(accepter().receive(join.type, join.payload).error().code, Errc::conflict);
+  b.self.volume = volume;
+  b.self.replica = 5;
+  EXPECT_EQ(accepter().receive(join.type, join.payload).error().code, Errc::conflict) << "it has dialed 2";
+}
+
+TEST_F(PathTest, WrongMessagesAreRefused) {
+  Handshake::Message join = only(joining());
+  for (std::size_t bytes = 0; bytes < join.payload.size(); ++bytes)
+    EXPECT_EQ(accepter().receive(join.type, ByteSpan(join.payload).first(bytes)).error().code, Errc::corrupt);
+  path.number = paths_max;
+  join = only(joining());
+  EXPECT_EQ(accepter().receive(join.type, join.payload).error().code, Errc::corrupt);
+  EXPECT_FALSE(dialer().receive(join.type, join.payload)) << "a called side joins nothing";
+  EXPECT_FALSE(dialer().receive(join.type + 1, {})) << "nothing was joined";
+  EXPECT_FALSE(joining().receive(hello_type, std::vector<std::byte>(hello_bytes)));
+  old = true;
+  EXPECT_FALSE(accepter().receive(join.type, join.payload)) << "an old release has one path";
+}
+
 }  // namespace
 }  // namespace twinloft::repl::net

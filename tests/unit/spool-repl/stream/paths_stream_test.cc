@@ -5,8 +5,8 @@
 
 #include "../support/manual_loop.h"
 #include "../support/memory_stream.h"
-#include "chunk.h"
 #include "twinloft/base/random.h"
+#include "twinloft/spool-repl/chunks/chunk.h"
 
 namespace twinloft::repl::stream {
 namespace {
@@ -363,18 +363,18 @@ TEST_F(PathsStreamTest, APartOfAChunkIsPassedOn) {
   send(a, all);
   b.paths[0]->limits.read_max = 5000;
   b.paths[0]->turn();
-  EXPECT_EQ(b.got.size(), 5000 - chunk_header_bytes);
+  EXPECT_EQ(b.got.size(), 5000 - chunks::chunk_header_bytes);
   run();
   EXPECT_TRUE(b.got == all);
 }
 
 TEST_F(PathsStreamTest, ConfirmationsOfWhatWasNotSentCostThePath) {
-  for (ChunkHeader h : {ChunkHeader{.taken = 1}, ChunkHeader{.arrived = 1u << 30}}) {
+  for (chunks::ChunkHeader h : {chunks::ChunkHeader{.taken = 1}, chunks::ChunkHeader{.arrived = 1u << 30}}) {
     a = {}, b = {};
     make();
     add_path(1);
     run();
-    auto wrong = encode_chunk_header(h);
+    auto wrong = chunks::encode_chunk_header(h);
     iovec from{wrong.data(), wrong.size()};
     b.paths[1]->write({&from, 1}).value();
     run();

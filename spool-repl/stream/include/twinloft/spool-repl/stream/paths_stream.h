@@ -5,7 +5,7 @@
 // path is a delay for the owner, and the loss of the last one is the end of the stream.
 //
 // A path is lost if it fails, or if nothing gets through while another path is alive. Both is judged in turns
-// of a timer: a process that stands still does not lose its paths.
+// of a timer: a suspended process does not lose its paths.
 //
 // Memory of each direction: what was sent and not taken by the other side, at most 16 MiB, here and twice
 // there.
@@ -20,11 +20,13 @@
 #include "twinloft/spool-repl/ports/loop.h"
 #include "twinloft/spool-repl/stream/stream.h"
 
-namespace twinloft::repl::stream {
-
+namespace twinloft::repl::chunks {
 class ChunkInput;
 class ChunkOutput;
 struct ChunkHeader;
+}  // namespace twinloft::repl::chunks
+
+namespace twinloft::repl::stream {
 
 // spares: the usable path with the lowest number. together: each chunk over the path that would be first to
 // deliver it.
@@ -85,13 +87,13 @@ class PathsStream final : public Stream {
   void receive(Path& path);
   void take_chunks(Path& path);
   bool take_chunk(Path& path);
-  Status take(Path& path, const ChunkHeader& header);
+  Status take(Path& path, const chunks::ChunkHeader& header);
   void tell_usable(Path& path);
   void pump();
   void send(Path& path, bool with_chunk);
   bool send_part(Path& path);
   Path* choose();
-  void say(Path& path, ChunkHeader header);
+  void say(Path& path, chunks::ChunkHeader header);
   void lose(Path& path, const std::string& reason, bool ended);
   void tell();
   void call_again();
@@ -107,8 +109,8 @@ class PathsStream final : public Stream {
   PathUse use_ = PathUse::spares;
   Duration tick_{};
   unsigned wanted_ = 0;
-  std::unique_ptr<ChunkOutput> output_;  // null: bytes pass as they are
-  std::unique_ptr<ChunkInput> input_;
+  std::unique_ptr<chunks::ChunkOutput> output_;  // null: bytes pass as they are
+  std::unique_ptr<chunks::ChunkInput> input_;
   std::uint64_t taken_told_ = 0;
   bool closed_ = false, full_ = false, ending_ = false, again_ = false;
   std::optional<Error> broken_;  // no path is left

@@ -1,9 +1,9 @@
-#include "chunk_input.h"
+#include "twinloft/spool-repl/chunks/chunk_input.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 
 namespace {
 constexpr std::size_t piece_bytes = 64u << 10;
@@ -59,4 +59,4 @@ void ChunkInput::drop_taken() {
   }
 }
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

@@ -10,7 +10,7 @@
 #include "twinloft/base/bytes.h"
 #include "twinloft/base/result.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 
 inline constexpr std::size_t chunk_header_bytes = 36;
 inline constexpr std::uint32_t chunk_bytes_max = 256u << 10;   // behind a header
@@ -33,4 +33,4 @@ std::array<std::byte, chunk_header_bytes> encode_chunk_header(const ChunkHeader&
 // in: of chunk_header_bytes. Errors: Errc::corrupt.
 Result<ChunkHeader> decode_chunk_header(ByteSpan in);
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

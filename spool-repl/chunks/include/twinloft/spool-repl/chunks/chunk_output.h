@@ -9,10 +9,10 @@
 #include <map>
 #include <span>
 
+#include "twinloft/base/backlog.h"
 #include "twinloft/base/result.h"
-#include "twinloft/spool-repl/stream/backlog.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 
 class ChunkOutput {
  public:
@@ -64,4 +64,4 @@ class ChunkOutput {
   std::map<std::uint64_t, std::uint32_t> again_;  // bytes
 };
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

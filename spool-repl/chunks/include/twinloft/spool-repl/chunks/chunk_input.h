@@ -13,7 +13,7 @@
 #include "twinloft/base/bytes.h"
 #include "twinloft/base/result.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 
 class ChunkInput {
  public:
@@ -41,4 +41,4 @@ class ChunkInput {
   std::optional<std::uint64_t> end_;
 };
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

@@ -10,7 +10,7 @@
 
 #include "twinloft/base/bytes.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft {
 
 class Backlog {
  public:
@@ -58,4 +58,4 @@ class Backlog {
   std::size_t begin_ = 0, bytes_ = 0;  // begin_: in the first piece
 };
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft

@@ -1,15 +1,15 @@
 // Chunks, and what two ends of a link make of them over paths that delay, reorder and lose.
-#include "chunk.h"
+#include "twinloft/spool-repl/chunks/chunk.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 
-#include "chunk_input.h"
-#include "chunk_output.h"
 #include "twinloft/base/random.h"
+#include "twinloft/spool-repl/chunks/chunk_input.h"
+#include "twinloft/spool-repl/chunks/chunk_output.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 namespace {
 
 using Kind = ChunkHeader::Kind;
@@ -192,4 +192,4 @@ TEST(ChunkTest, EverythingArrivesOnceAndInOrder) {
 }
 
 }  // namespace
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

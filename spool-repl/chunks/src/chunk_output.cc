@@ -1,10 +1,10 @@
-#include "chunk_output.h"
+#include "twinloft/spool-repl/chunks/chunk_output.h"
 
 #include <algorithm>
 
 #include "twinloft/base/check.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 
 std::size_t ChunkOutput::accept(std::span<const iovec> from, std::size_t skip) {
   std::size_t accepted = 0;
@@ -75,4 +75,4 @@ void ChunkOutput::drop_taken() {
   base_ = first;
 }
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

@@ -1,10 +1,10 @@
-#include "chunk.h"
+#include "twinloft/spool-repl/chunks/chunk.h"
 
 #include <fmt/format.h>
 
 #include "twinloft/base/crc32c.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft::repl::chunks {
 
 namespace {
 
@@ -57,4 +57,4 @@ Result<ChunkHeader> decode_chunk_header(ByteSpan in) {
   return h;
 }
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft::repl::chunks

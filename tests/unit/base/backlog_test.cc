@@ -1,4 +1,4 @@
-#include "twinloft/spool-repl/stream/backlog.h"
+#include "twinloft/base/backlog.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "twinloft/base/random.h"
 
-namespace twinloft::repl::stream {
+namespace twinloft {
 
 TEST(BacklogTest, KeepsTheOrderAcrossItsPieces) {
   SeededRandom random(3);
@@ -34,4 +34,4 @@ TEST(BacklogTest, KeepsTheOrderAcrossItsPieces) {
   backlog.for_each([](ByteSpan) { ADD_FAILURE() << "nothing waits"; });
 }
 
-}  // namespace twinloft::repl::stream
+}  // namespace twinloft
