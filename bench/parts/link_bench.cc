@@ -41,12 +41,19 @@ struct Node {
   std::uint64_t got = 0;
 };
 
-Status start(Node& node, io::UringLoop& loop, Random& random, const std::string& own,
-             const std::string& other, ReplicaId id, const net::LinkSecurity& security) {
+struct Paths {
+  std::size_t count = 1;
+  stream::PathUse use = stream::PathUse::spares;
+};
+
+Status start(Node& node, io::UringLoop& loop, Random& random, const std::vector<std::string>& own,
+             const std::vector<std::string>& other, ReplicaId id, const net::LinkSecurity& security,
+             const Paths& paths) {
   net::NetOptions options;
   options.self = {Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, id};
-  options.listen = {own};
-  options.peers = {{3 - id, {other}}};
+  options.listen = own;
+  options.peers = {{3 - id, other}};
+  options.peers[0].paths = paths.use;
   options.security = security;
   node.net = std::make_unique<net::PeerNet>(
       loop, std::move(options), random,
@@ -57,19 +64,25 @@ Status start(Node& node, io::UringLoop& loop, Random& random, const std::string&
 }
 
 // Replica 1 sends `records`, at most `window` beyond the acknowledged ones. Replica 2 acknowledges each.
-Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks, bool tls) {
+Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks, bool tls, const Paths& paths) {
   OsClock clock;
   OsRandom random;
   TL_TRY_ASSIGN(auto loop, io::UringLoop::create(clock));
-  std::string one = free_address(), two = free_address();
+  std::vector<std::string> one, two;
+  for (std::size_t i = 0; i < paths.count; ++i) one.push_back(free_address()), two.push_back(free_address());
   Node a, b;
   net::LinkSecurity security;
   if (tls) {
     TL_TRY_ASSIGN(security.tls, stream::TlsContext::by_secret("of the measurement", "link_bench"));
   }
-  TL_TRY(start(b, *loop, random, two, one, 2, security));
-  TL_TRY(start(a, *loop, random, one, two, 1, security));
-  while (!a.up || !b.up) TL_TRY(loop->turn(std::chrono::milliseconds(10)));
+  TL_TRY(start(b, *loop, random, two, one, 2, security, paths));
+  TL_TRY(start(a, *loop, random, one, two, 1, security, paths));
+  auto usable = [&](const Node& node, ReplicaId peer) {
+    std::size_t count = 0;
+    for (const auto& p : node.net->paths(peer)) count += p.state == net::PathStatus::State::usable;
+    return paths.count == 1 || count == paths.count;
+  };
+  while (!a.up || !b.up || !usable(a, 2) || !usable(b, 1)) TL_TRY(loop->turn(std::chrono::milliseconds(10)));
 
   constexpr std::uint32_t meta_bytes = 512;
   std::vector<std::byte> meta(meta_bytes), payload(blocks * block_size);
@@ -104,12 +117,21 @@ int main(int argc, char** argv) {
   options.add_options()("help", "this text")("records", po::value<std::uint64_t>()->default_value(20000),
                                              "how many")(
       "window", po::value<std::uint64_t>()->default_value(4), "how many are sent ahead")(
-      "blocks", po::value<std::size_t>()->default_value(8), "blocks of 4 KiB in each")("tls", "with TLS");
+      "blocks", po::value<std::size_t>()->default_value(8), "blocks of 4 KiB in each")("tls", "with TLS")(
+      "paths", po::value<std::size_t>()->default_value(1), "of the link, 1 to 8")(
+      "together", "all paths carry; else one does");
   po::variables_map given;
   po::store(po::parse_command_line(argc, argv, options), given);
   if (given.contains("help")) return std::cout << options, 0;
+  if (std::size_t n = given["paths"].as<std::size_t>(); n < 1 || n > twinloft::repl::net::paths_max) {
+    std::fprintf(stderr, "--paths: 1 to %u\n", twinloft::repl::net::paths_max);
+    return 2;
+  }
   auto done = twinloft::repl::run(given["records"].as<std::uint64_t>(), given["window"].as<std::uint64_t>(),
-                                  given["blocks"].as<std::size_t>(), given.contains("tls"));
+                                  given["blocks"].as<std::size_t>(), given.contains("tls"),
+                                  {given["paths"].as<std::size_t>(),
+                                   given.contains("together") ? twinloft::repl::stream::PathUse::together
+                                                              : twinloft::repl::stream::PathUse::spares});
   if (done) return 0;
   std::fprintf(stderr, "%s\n", done.error().message.c_str());
   return 1;

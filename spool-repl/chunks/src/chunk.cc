@@ -19,6 +19,7 @@ bool fits(const ChunkHeader& h) {
       return h.bytes == path_trial_bytes && h.position == 0;
     case Kind::ping:
     case Kind::trial_taken:
+    case Kind::leave:
       return h.bytes == 0 && h.position == 0;
     case Kind::end:
       return h.bytes == 0;

@@ -7,32 +7,45 @@ namespace twinloft::repl::chunks {
 
 namespace {
 constexpr std::size_t piece_bytes = 64u << 10;
-}
+constexpr std::size_t window_per_piece = 64;  // bounds what many small pieces take beside their content
+}  // namespace
 
+// Only what has not arrived yet is stored, so the pieces do not overlap.
 Status ChunkInput::add(std::uint64_t position, ByteSpan bytes) {
   std::uint64_t end = position + bytes.size();
-  if (end <= taken_) return {};  // sent again, and it had arrived
-  if (end - taken_ > window_)
+  if (end > taken_ && end - taken_ > window_)
     return fail(Errc::corrupt, "bytes up to {}, when only {} were taken", end, taken_);
-  // The parts of a chunk, as they come, become few pieces.
+  position = std::max(position, taken_);
+  while (position < end) {
+    auto after = pieces_.upper_bound(position);
+    if (after != pieces_.begin()) {
+      const auto& [begin, piece] = *std::prev(after);
+      std::uint64_t covered = begin + piece.size();
+      position = std::max(position, std::min(covered, end));
+      if (position == end) break;
+      after = pieces_.upper_bound(position);
+    }
+    std::uint64_t gap_end = after == pieces_.end() ? end : std::min(end, after->first);
+    auto count = static_cast<std::size_t>(gap_end - position);
+    TL_TRY(store(position, bytes.last(static_cast<std::size_t>(end - position)).first(count)));
+    position = gap_end;
+  }
+  return {};
+}
+
+// The parts of a chunk, as they come, become few pieces.
+Status ChunkInput::store(std::uint64_t position, ByteSpan bytes) {
   auto after = pieces_.upper_bound(position);
   if (after != pieces_.begin()) {
     auto& [begin, piece] = *std::prev(after);
     if (begin + piece.size() == position && piece.size() < piece_bytes) {
-      stored_ += bytes.size();
       piece.insert(piece.end(), bytes.begin(), bytes.end());
-      return check_memory();
+      return {};
     }
   }
-  auto [at, is_new] = pieces_.try_emplace(position);
-  if (!is_new && at->second.size() >= bytes.size()) return {};
-  stored_ += bytes.size() - at->second.size();
-  at->second.assign(bytes.begin(), bytes.end());
-  return check_memory();
-}
-
-Status ChunkInput::check_memory() const {
-  return stored_ > 2 * window_ ? fail(Errc::corrupt, "chunks that overlap") : Status();
+  if (pieces_.size() * window_per_piece > window_) return fail(Errc::corrupt, "too many small chunks");
+  pieces_.emplace_hint(after, position, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  return {};
 }
 
 std::size_t ChunkInput::read(std::span<const iovec> into) {
@@ -51,12 +64,8 @@ std::size_t ChunkInput::read(std::span<const iovec> into) {
   return given;
 }
 
-// Also pieces that others have covered.
 void ChunkInput::drop_taken() {
-  while (!pieces_.empty() && pieces_.begin()->first + pieces_.begin()->second.size() <= taken_) {
-    stored_ -= pieces_.begin()->second.size();
-    pieces_.erase(pieces_.begin());
-  }
+  if (pieces_.begin()->first + pieces_.begin()->second.size() <= taken_) pieces_.erase(pieces_.begin());
 }
 
 }  // namespace twinloft::repl::chunks

@@ -66,12 +66,21 @@ std::uint64_t of_compression(const VolumeSettings& s) {
          2 * std::uint64_t{s.compression_threads} * of_thread;
 }
 
+// Links of several paths.
+std::uint64_t of_paths(const VolumeSettings& s) {
+  std::uint64_t bytes = 0;
+  for (const PeerSettings& p : s.peers)
+    if (p.addresses.size() > 1) bytes += stream::paths_stream_bytes_max(p.addresses.size());
+  return bytes;
+}
+
 std::uint64_t of_replicas(const VolumeSettings& s) {
   if (s.peers.empty()) return 0;
   std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
   std::uint64_t waiting = core::buffered_windows * core::Config{}.send_window_bytes +
                           2 * std::uint64_t{wire_payload_max};  // records that wait for room
-  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting + of_spill(s) + of_compression(s);
+  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting + of_spill(s) + of_compression(s) +
+         of_paths(s);
 }
 
 }  // namespace

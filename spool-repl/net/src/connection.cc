@@ -285,8 +285,8 @@ void Connection::begin_paths(std::size_t end_of_hello) {
   stream::PathsStream::PathEvents events{[this](unsigned number) {
                                            if (events_.path_usable) events_.path_usable(*this, number);
                                          },
-                                         [this](unsigned number, const std::string& reason) {
-                                           if (events_.path_lost) events_.path_lost(*this, number, reason);
+                                         [this](const stream::PathsStream::LostPath& path) {
+                                           if (events_.path_lost) events_.path_lost(*this, path);
                                          }};
   paths_->begin(number_, limits_.paths, limits_.path_patience, std::move(events), received, unsent);
 }

@@ -9,6 +9,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -35,14 +36,16 @@ class Connection {
     std::function<void(Connection&, const std::string& reason)> closed;
     // Of a link with several paths, see PathsStream::PathEvents.
     std::function<void(Connection&, unsigned number)> path_usable = {};
-    std::function<void(Connection&, unsigned number, const std::string& reason)> path_lost = {};
+    std::function<void(Connection&, const stream::PathsStream::LostPath&)> path_lost = {};
   };
   struct Limits {
     Duration timeout;              // without input, after the handshake
     Duration handshake;            // for the whole handshake, with connect(2) and TLS
     std::size_t unsent_bytes_max;  // with more, the connection is closed
     stream::PathUse paths = stream::PathUse::spares;
-    Duration path_patience = timeout / 6;  // of one of several paths
+    // Of one of several paths: long enough for a slow line.
+    Duration path_patience = std::clamp<Duration>(
+        timeout / 6, std::min<Duration>(timeout / 2, std::chrono::seconds(1)), std::chrono::seconds(5));
   };
   // What is taken from a connection that was a further path's.
   struct TakenPath {

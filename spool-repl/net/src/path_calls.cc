@@ -7,19 +7,37 @@
 
 namespace twinloft::repl::net {
 
+namespace {
+constexpr Duration steady_time = std::chrono::minutes(1);  // a path of this age is stable
+}
+
 PathCalls::~PathCalls() {
   for (auto& [number, call] : calls_)
     if (call.timer) around_.loop.cancel(call.timer);
 }
 
-void PathCalls::need(unsigned number, const std::string& address, bool soon) {
-  auto [at, is_new] = calls_.try_emplace(number, Call{address});
-  if (!is_new && at->second.address == address) return;
-  if (!is_new) {
-    done(number);
-    at = calls_.emplace(number, Call{address}).first;
-  }
-  at->second.timer = around_.loop.after(soon ? Duration(0) : around_.again, [this, number] { dial(number); });
+void PathCalls::need(unsigned number, const std::string& address) {
+  auto at = calls_.find(number);
+  if (at != calls_.end() && at->second.address == address) return;
+  done(number);
+  calls_.emplace(number, Call{address}).first->second.timer = around_.loop.after(
+      Duration(0), [this, number] { dial(number); });
+}
+
+void PathCalls::usable(unsigned number) {
+  auto at = calls_.find(number);
+  if (at != calls_.end()) at->second.usable_since = around_.loop.now();
+}
+
+void PathCalls::lost(unsigned number, const std::string& why) {
+  auto at = calls_.find(number);
+  if (at == calls_.end() || !at->second.joined) return;
+  Call& call = at->second;
+  call.joined = false;
+  auto since = std::exchange(call.usable_since, std::nullopt);
+  if (since && around_.loop.now() - *since >= steady_time) call.flapped = 0;
+  Duration pause = around_.again * (1 << std::min(call.flapped++, 10u));
+  again(number, why, std::min(pause, around_.flapping_max));
 }
 
 void PathCalls::done(unsigned number) {
@@ -41,9 +59,9 @@ bool PathCalls::owns(const Connection& c) const {
 std::shared_ptr<Connection> PathCalls::take(const Connection& c) {
   for (auto at = calls_.begin(); at != calls_.end(); ++at)
     if (at->second.connection.get() == &c) {
-      std::shared_ptr<Connection> out = std::move(at->second.connection);
-      calls_.erase(at);
-      return out;
+      at->second.joined = true;
+      at->second.failed = 0;
+      return std::move(at->second.connection);
     }
   return nullptr;
 }
@@ -61,16 +79,17 @@ void PathCalls::dial(unsigned number) {
     if (alive.expired()) return;
     auto at = calls_.find(number);
     // Another address may be wanted by now, or none.
-    if (at != calls_.end() && at->second.address == address && !at->second.connection && !at->second.timer)
+    if (at != calls_.end() && at->second.address == address && !at->second.connection && !at->second.timer &&
+        !at->second.joined)
       connect(number, found);
   });
 }
 
 void PathCalls::connect(unsigned number, const Result<std::vector<Address>>& found) {
-  if (!found) return again(number, found.error().message);
+  if (!found) return failed(number, found.error().message);
   Call& call = calls_.at(number);
   auto made = around_.call((*found)[call.attempts++ % found->size()], number);
-  if (!made) return again(number, made.error().message);
+  if (!made) return failed(number, made.error().message);
   call.connection = std::move(*made);
 }
 
@@ -79,15 +98,19 @@ void PathCalls::on_closed(const Connection& c, const std::string& why) {
     if (call.connection.get() == &c) {
       around_.loop.post([keep = std::move(call.connection)] {});
       call.connection = nullptr;
-      return again(number, why);
+      return failed(number, why);
     }
 }
 
-void PathCalls::again(unsigned number, const std::string& why) {
+void PathCalls::failed(unsigned number, const std::string& why) {
+  Duration pause = around_.again * (1 << std::min(calls_.at(number).failed++, 10u));
+  again(number, why, std::min(pause, around_.again_max));
+}
+
+void PathCalls::again(unsigned number, const std::string& why, Duration pause) {
   Call& call = calls_.at(number);
-  Duration pause = std::min(around_.again * (1 << std::min(call.failed++, 10u)), around_.again_max);
   call.timer = around_.loop.after(pause, [this, number] { dial(number); });
-  if (why == std::exchange(call.trouble, why)) return;
+  if (why.empty() || why == std::exchange(call.trouble, why)) return;
   around_.failed(number, why);
 }
 

@@ -24,7 +24,8 @@ constexpr std::size_t callers_max = 64;          // connections before the end o
 constexpr std::size_t callers_per_host_max = 8;  // of these
 constexpr unsigned caller_notices_max = 6;  // in caller_notice_time, so that strangers cannot fill the log
 constexpr Duration caller_notice_time = std::chrono::minutes(1);
-constexpr std::string_view old_greeting = "TLWR";          // a release without TLS speaks first
+constexpr std::string_view old_greeting = "TLWR";  // a release without TLS speaks first
+constexpr Duration second = std::chrono::seconds(1);
 constexpr Duration steady_time = std::chrono::minutes(1);  // a connection with this age is stable
 
 // The address by which callers are counted. For IPv6 it is the /64, which one subscriber has.
@@ -152,7 +153,9 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Wa
   auto direction = dialed_peer ? Handshake::Direction::dialed : Handshake::Direction::accepted;
   bool several = dialed_peer && dialed_peer->config.addresses.size() > 1;
   // connect() is part of it. With another address to try, a lost path costs less time.
-  if (dialed_peer) limits.handshake = several ? options_.timeout / 3 : options_.timeout;
+  if (dialed_peer) limits.handshake = options_.timeout;
+  if (several)
+    limits.handshake = std::max<Duration>(options_.timeout / 3, std::min<Duration>(options_.timeout, second));
   if (dialed_peer) limits.paths = dialed_peer->config.paths;
   Identity self = options_.self;
   if (dialed_peer && !several) self.features &= ~feature_paths;
@@ -163,15 +166,14 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Wa
   if (join) handshake.join(*join);
   auto made = std::make_shared<Connection>(
       loop_, std::move(link.stream), options_.pool, std::move(name), std::move(handshake), limits,
-      Connection::Events{
-          [this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
-          [this](Connection& c, PeerMessage m) {
-            deliver_downs();
-            events_.message(c.peer(), std::move(m));
-          },
-          [this](Connection& c, const std::string& why) { on_closed(c, why); },
-          [this](Connection& c, unsigned n) { on_path_usable(c, n); },
-          [this](Connection& c, unsigned n, const std::string& why) { on_path_lost(c, n, why); }},
+      Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
+                         [this](Connection& c, PeerMessage m) {
+                           deliver_downs();
+                           events_.message(c.peer(), std::move(m));
+                         },
+                         [this](Connection& c, const std::string& why) { on_closed(c, why); },
+                         [this](Connection& c, unsigned n) { on_path_usable(c, n); },
+                         [this](Connection& c, const auto& path) { on_path_lost(c, path); }},
       dialed_peer ? dialed_peer->number : 0);
   return made->is_open() ? made : nullptr;  // it failed before it was stored
 }
@@ -227,9 +229,9 @@ void PeerNet::dial(Peer& p) {
   p.redial_timer = 0;
   if (p.connection || !p.wanted || p.looking_up) return;
   p.number = p.attempts % static_cast<unsigned>(p.config.addresses.size());
+  p.first_place = p.config.addresses[p.number];
   p.looking_up = true;
-  find_addresses(p.config.addresses[p.number],
-                 [this, id = p.config.id](const auto& found) { on_found(*find(id), found); });
+  find_addresses(p.first_place, [this, id = p.config.id](const auto& found) { on_found(*find(id), found); });
 }
 
 void PeerNet::find_addresses(const std::string& text, Found then) {
@@ -251,7 +253,6 @@ void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
 }
 
 void PeerNet::connect(Peer& p, const Address& address) {
-  p.first_place = p.config.addresses[p.number % p.config.addresses.size()];
   auto made = call(p, address);
   if (made) {
     p.connection = std::move(*made);
@@ -264,7 +265,8 @@ void PeerNet::connect(Peer& p, const Address& address) {
 // Errors: Errc::invalid (clear text is not allowed there), others (without a message: a known one).
 Result<std::shared_ptr<Connection>> PeerNet::call(Peer& p, const Address& address, const JoinPath* join) {
   TL_TRY_ASSIGN(Way way, streams_->way_to(p.config.id, address));
-  if (way == Way::tls && p.is_old && streams_->accepts_old() && !p.config.needs_tls) way = Way::old_release;
+  bool as_old = p.is_old && streams_->accepts_old() && !p.config.needs_tls && !join;
+  if (way == Way::tls && as_old) way = Way::old_release;
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Errc::unavailable, "");
   if (streams_->is_at_cable(address.storage)) stay_on_cable(fd.get());
@@ -311,6 +313,9 @@ void PeerNet::on_established(Connection& c) {
     p->first_place = caller->host;
     callers_.erase(caller);
   }
+  p->places = {{dials(*p) ? p->number : 0, p->first_place}};  // of a called side until its number is known
+  p->lost.clear();
+  p->is_old = c.is_of_old_release();
 }
 
 void PeerNet::on_ready(Connection& c) {
@@ -331,9 +336,6 @@ void PeerNet::on_ready(Connection& c) {
         fmt::format("replica {} runs a release without TLS: the connection is in clear text. Upgrade "
                     "it, then remove `accept_old_release`",
                     p->config.id));
-  p->lost.clear();
-  p->places.clear();
-  p->places[dials(*p) ? p->number : 0] = p->first_place;  // for a called side until its number is known
   if (c.has_paths() && dials(*p)) call_further_paths(*p);
   if (dials(*p) && p->config.addresses.size() > 1 && !c.has_paths())
     events_.notice(p->config.id,
@@ -477,7 +479,7 @@ std::string PeerNet::trouble(ReplicaId id) const {
   const Peer* p = find(id);
   if (!p || p->up) return "";
   if (!p->last_notice.empty()) return p->last_notice;
-  if (dials(*p)) return p->looking_up ? looked_up(p->config.addresses[p->number]) : "";
+  if (dials(*p)) return p->looking_up ? looked_up(p->first_place) : "";
   for (const auto& listener : listeners_)
     if (!listener->trouble().empty()) return listener->trouble();
   for (const auto& listener : listeners_)

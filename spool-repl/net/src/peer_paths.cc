@@ -27,11 +27,12 @@ void PeerNet::call_further_paths(Peer& p) {
           events_.notice(id, fmt::format("{} cannot be used: {}", path_text(*find(id), number), why));
         },
         options_.redial,
+        options_.lookup_pause_max,
         options_.redial_max};
     p.calls = std::make_unique<PathCalls>(std::move(around));
   }
   for (unsigned n = 0; n < p.config.addresses.size(); ++n)
-    if (!p.connection->paths().has_path(n) || is_stale(p, n)) p.calls->need(n, p.config.addresses[n], true);
+    if (!p.connection->paths().has_path(n) || is_stale(p, n)) p.calls->need(n, p.config.addresses[n]);
 }
 
 // Of the dialing side, whose addresses have changed: a path that leads to an older one.
@@ -85,20 +86,22 @@ void PeerNet::take_path(Connection& c) {
       }
       peer.places[join.number] = place;
       peer.connection->paths().add(join.number, std::move(path.stream), path.received, path.unsent);
-    } else if (fits && dialed && peer.calls && join.number < peer.config.addresses.size()) {
-      peer.calls->need(join.number, peer.config.addresses[join.number], false);
+    } else if (fits && dialed && peer.calls) {
+      peer.calls->lost(join.number, "its connection has ended");
     } else {
       keep->close("the link is not there any more");
     }
   });
 }
 
+// Where it leads, or, for a path that is not there, the configured address.
+std::string PeerNet::place_of(const Peer& p, unsigned number) const {
+  if (auto at = p.places.find(number); at != p.places.end()) return at->second;
+  return dials(p) && number < p.config.addresses.size() ? p.config.addresses[number] : "";
+}
+
 std::string PeerNet::path_text(const Peer& p, unsigned number) const {
-  std::string place;
-  if (dials(p) && number < p.config.addresses.size())
-    place = p.config.addresses[number];
-  else if (auto at = p.places.find(number); at != p.places.end())
-    place = at->second;
+  std::string place = place_of(p, number);
   return fmt::format("path {} to replica {}{}", number + 1, p.config.id,
                      place.empty() ? "" : " (" + place + ")");
 }
@@ -107,18 +110,28 @@ void PeerNet::on_path_usable(Connection& c, unsigned number) {
   Peer* p = owner_of(c);
   if (!p) return;
   p->lost.erase(number);
-  if (p->calls) drop_stale_paths(*p);
+  if (p->calls) {
+    p->calls->usable(number);
+    drop_stale_paths(*p);
+  }
   events_.notice(p->config.id, fmt::format("{} is there", path_text(*p, number)));
 }
 
-void PeerNet::on_path_lost(Connection& c, unsigned number, const std::string& reason) {
+// Of one that was never usable the calls tell, once for each reason.
+void PeerNet::on_path_lost(Connection& c, const stream::PathsStream::LostPath& path) {
   Peer* p = owner_of(c);
-  if (!p) return;
-  if (!p->calls || number < p->config.addresses.size()) p->lost[number] = reason;
-  events_.notice(p->config.id,
-                 fmt::format("{} is lost: {}. The link goes on", path_text(*p, number), reason));
-  if (p->calls && number < p->config.addresses.size())
-    p->calls->need(number, p->config.addresses[number], false);
+  if (!p || c.paths().has_path(path.number)) return;  // it has been replaced since
+  std::string name = path_text(*p, path.number);
+  if (path.on_purpose)
+    events_.notice(p->config.id, fmt::format("{} is not used any more: {}", name, path.reason));
+  else if (path.was_usable)
+    events_.notice(p->config.id, fmt::format("{} is lost: {}. The link goes on", name, path.reason));
+  if (dials(*p)) p->places.erase(path.number);
+  if (path.on_purpose) return;
+  if (!p->calls || path.number < p->config.addresses.size()) p->lost[path.number] = path.reason;
+  if (!p->calls || path.number >= p->config.addresses.size()) return;
+  p->calls->need(path.number, p->config.addresses[path.number]);
+  p->calls->lost(path.number, path.reason);
 }
 
 std::vector<PathStatus> PeerNet::paths(ReplicaId id) const {
@@ -143,11 +156,7 @@ std::vector<PathStatus> PeerNet::paths(ReplicaId id) const {
   }
   for (auto& [number, path] : all) {
     path.number = number;
-    auto place = p->places.find(number);
-    if (dialed && number < p->config.addresses.size())
-      path.address = p->config.addresses[number];
-    else if (place != p->places.end())
-      path.address = place->second;
+    path.address = place_of(*p, number);
     out.push_back(std::move(path));
   }
   return out;

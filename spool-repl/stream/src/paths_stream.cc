@@ -21,7 +21,8 @@ using Kind = ChunkHeader::Kind;
 constexpr std::size_t read_bytes = 256u << 10;
 constexpr std::uint64_t tell_bytes = 256u << 10;         // taken, until the other side hears of them at once
 constexpr std::uint32_t shared_chunk_bytes = 64u << 10;  // with several paths in use
-constexpr unsigned ticks_of_patience = 5;
+constexpr unsigned ticks_of_patience = 5;                // at least
+constexpr Duration tick_max = std::chrono::milliseconds(100);
 }  // namespace
 
 struct PathsStream::Path {
@@ -45,7 +46,7 @@ struct PathsStream::Path {
   std::uint64_t sent = 0, arrived = 0, confirmed = 0;
   // For judge(), since the last tick.
   std::uint64_t arrived_before = 0, confirmed_before = 0;
-  unsigned quiet_ticks = 0, stalled_ticks = 0;
+  std::int64_t quiet_ticks = 0, stalled_ticks = 0;
 
   bool usable() const { return trial_seen && trial_taken && !lost; }
 };
@@ -58,6 +59,12 @@ PathsStream::~PathsStream() {
   if (timer_) loop_.cancel(timer_);
 }
 
+// Output that is kept; input that has arrived early, with the overhead of its pieces; what each path reads,
+// and what TLS holds of it.
+std::uint64_t paths_stream_bytes_max(std::size_t paths) {
+  return 4 * chunks::paths_window_bytes + paths * (2 * read_bytes + (1u << 20));
+}
+
 // ---- paths
 
 void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEvents events, ByteSpan received,
@@ -66,7 +73,8 @@ void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEve
   output_ = std::make_unique<ChunkOutput>(chunks::paths_window_bytes, chunks::paths_unsent_bytes);
   input_ = std::make_unique<ChunkInput>(chunks::paths_window_bytes);
   use_ = use;
-  tick_ = std::max<Duration>(patience / ticks_of_patience, std::chrono::milliseconds(1));
+  patience_ = patience;
+  tick_ = std::clamp<Duration>(patience / ticks_of_patience, std::chrono::milliseconds(1), tick_max);
   path_events_ = std::move(events);
   Path& p = *paths_.front();
   p.number = number;
@@ -74,8 +82,8 @@ void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEve
                                                      // path needs
   take_over(p, received, unsent);
   timer_ = loop_.after(tick_, [this] { on_tick(); });
-  pump();
   take_chunks(p);
+  pump();
   call_again();
 }
 
@@ -87,10 +95,10 @@ void PathsStream::add(unsigned number, std::unique_ptr<Stream> path, ByteSpan re
   Path& p = **paths_.insert(at, std::make_unique<Path>(Path{next_id_++, number, std::move(path)}));
   p.stream->set_events({{}, [this, &p](unsigned ready) { on_path(p, ready); }});
   take_over(p, received, unsent);
-  if (old) lose(*old, "replaced by a newer connection", false);
+  if (old) lose(*old, "replaced by a newer connection");
   say(p, {.kind = Kind::trial, .bytes = chunks::path_trial_bytes});
-  pump();
   take_chunks(p);
+  pump();
   tell();
 }
 
@@ -117,10 +125,13 @@ bool PathsStream::has_path(unsigned number) const {
 void PathsStream::close_path(unsigned number, const std::string& reason) {
   for (auto& p : paths_)
     if (p->number == number && usable_paths() > (p->usable() ? 1u : 0u)) {
-      lose(*p, reason, false);
+      say(*p, {.kind = Kind::leave});
+      send(*p, false);
+      lose(*p, reason, Loss::on_purpose);
       break;
     }
   pump();
+  call_again();
 }
 
 std::unique_ptr<Stream> PathsStream::release() {
@@ -146,28 +157,30 @@ std::size_t PathsStream::usable_paths() const {
 }
 
 // The path may be on the call stack, so it goes in a later turn.
-void PathsStream::lose(Path& path, const std::string& reason, bool ended) {
+void PathsStream::lose(Path& path, const std::string& reason, Loss how) {
   if (path.lost) return;
+  LostPath news{path.number, reason, path.usable(), how == Loss::on_purpose};
   path.lost = true;
+  stuck_ = path.stream->is_stuck();
   path.stream->close();
   output_->lost(path.id);
   auto at = std::find_if(paths_.begin(), paths_.end(), [&](const auto& p) { return p.get() == &path; });
   gone_.push_back(std::move(*at));
   paths_.erase(at);
   bool last = paths_.empty();
-  if (last && (ended || input_->is_ending()))
+  if (last && (how == Loss::ended || input_->is_ending()))
     ended_ = true;
   else if (last)
     broken_ = Error{Errc::io, reason};
   bool told = !last && !input_->is_ending() && !has_path(path.number);  // it may have been replaced
-  loop_.post([this, alive = std::weak_ptr(alive_), number = path.number, reason, told] {
+  loop_.post([this, alive = std::weak_ptr(alive_), news = std::move(news), told] {
     if (alive.expired()) return;
     gone_.clear();
-    if (told && path_events_.lost && !closed_) path_events_.lost(number, reason);
+    if (told && path_events_.lost && !closed_) path_events_.lost(news);
   });
 }
 
-// At the same intervals on both sides, so that each learns at each of its turns what has arrived.
+// Much more often than patience lasts, so that each side hears of the other's input in time.
 void PathsStream::on_tick() {
   timer_ = loop_.after(tick_, [this] { on_tick(); });
   bool any_heard = std::any_of(paths_.begin(), paths_.end(),
@@ -188,16 +201,18 @@ void PathsStream::judge(Path& p, bool any_heard) {
     p.quiet_ticks = 0;
   else if (any_heard)
     ++p.quiet_ticks;
-  if (confirmed || p.confirmed == p.sent)
+  // A chunk that arrives slowly holds up the header that would confirm more.
+  if (confirmed || p.confirmed == p.sent || p.open)
     p.stalled_ticks = 0;
   else if (heard)
     ++p.stalled_ticks;
   if (!others_usable) return;
-  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(tick_ * ticks_of_patience).count();
-  if (p.quiet_ticks >= ticks_of_patience)
-    lose(p, fmt::format("nothing has arrived by it for {} ms", ms), false);
-  else if (p.stalled_ticks >= ticks_of_patience)
-    lose(p, fmt::format("nothing has got through to the other side for {} ms", ms), false);
+  auto ticks = std::max<std::int64_t>(patience_ / tick_, ticks_of_patience);
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count();
+  if (p.quiet_ticks >= ticks)
+    lose(p, fmt::format("nothing has arrived by it for {} ms", ms));
+  else if (p.stalled_ticks >= ticks)
+    lose(p, fmt::format("nothing has got through to the other side for {} ms", ms));
 }
 
 // ---- input
@@ -224,8 +239,8 @@ void PathsStream::receive(Path& p) {
   if (p.in.size() < size) p.in.resize(size);
   iovec room{p.in.data() + p.in_end, p.in.size() - p.in_end};
   auto got = p.stream->read({&room, 1});
-  if (!got) return lose(p, got.error().message, false);
-  if (got->ended) return lose(p, "the other side has closed it", true);
+  if (!got) return lose(p, got.error().message);
+  if (got->ended) return lose(p, "the other side has closed it", Loss::ended);
   p.in_end += got->bytes;
   p.arrived += got->bytes;
   take_chunks(p);
@@ -243,7 +258,8 @@ bool PathsStream::take_chunk(Path& p) {
     if (have.size() < chunks::chunk_header_bytes) return false;
     auto header = chunks::decode_chunk_header(have.first(chunks::chunk_header_bytes));
     Status taken = header ? take(p, *header) : Status(std::unexpected(header.error()));
-    if (!taken) return lose(p, taken.error().message, false), false;
+    if (!taken) lose(p, taken.error().message);
+    if (p.lost) return false;
     p.in_begin += chunks::chunk_header_bytes;
     have = have.subspan(chunks::chunk_header_bytes);
     p.open = *header;
@@ -251,7 +267,7 @@ bool PathsStream::take_chunk(Path& p) {
   ByteSpan part = have.first(std::min<std::size_t>(have.size(), p.open->bytes));
   if (p.open->kind == Kind::data && !part.empty())
     if (Status added = input_->add(p.open->position, part); !added)
-      return lose(p, added.error().message, false), false;
+      return lose(p, added.error().message), false;
   p.in_begin += part.size();
   p.open->position += part.size();
   p.open->bytes -= static_cast<std::uint32_t>(part.size());
@@ -271,6 +287,8 @@ Status PathsStream::take(Path& p, const ChunkHeader& h) {
   p.confirmed = std::max(p.confirmed, h.arrived);
   TL_TRY(output_->taken(h.taken));
   if (h.kind == Kind::end) input_->end_at(h.position);
+  if (h.kind == Kind::leave && paths_.size() > 1)
+    lose(p, "the other side does not use it any more", Loss::on_purpose);
   if (h.kind == Kind::trial_taken) {
     p.trial_taken = true;
     tell_usable(p);
@@ -365,7 +383,7 @@ bool PathsStream::send_part(Path& p) {
   if (!p.head.empty()) add(ByteSpan(p.head).subspan(p.head_begin));
   if (p.chunk) output_->for_each_part(*p.chunk, p.chunk_done, add);
   auto written = p.stream->write(parts);
-  if (!written) return lose(p, written.error().message, false), false;
+  if (!written) return lose(p, written.error().message), false;
   p.full = *written < all;
   std::size_t uncounted = std::min(*written, p.uncounted);
   p.uncounted -= uncounted;
@@ -432,16 +450,22 @@ Result<Stream::Got> PathsStream::read(std::span<const iovec> into) {
   if (!has_begun()) return paths_.front()->stream->read(into);
   Got got{input_->read(into), false};
   if (got.bytes > 0) {
-    if (input_->taken() - taken_told_ >= tell_bytes && !paths_.empty()) {
-      say(*paths_.front(), {});
-      pump();
-    }
+    if (input_->taken() - taken_told_ >= tell_bytes) tell_taken();
     if (input_->has_bytes() || input_->is_at_end()) call_again();
     return got;
   }
   if (input_->is_at_end() || ended_) return Got{0, true};
   if (broken_) return std::unexpected(*broken_);
   return got;
+}
+
+// By a path that brings it at once.
+void PathsStream::tell_taken() {
+  for (auto& p : paths_)
+    if (p->usable() && !p->full) {
+      say(*p, {});
+      return pump();
+    }
 }
 
 Result<std::size_t> PathsStream::write(std::span<iovec> from) {
@@ -476,6 +500,7 @@ void PathsStream::close() {
 }
 
 bool PathsStream::is_stuck() const {
+  if (paths_.empty()) return stuck_;
   return std::all_of(paths_.begin(), paths_.end(), [](const auto& p) { return p->stream->is_stuck(); });
 }
 

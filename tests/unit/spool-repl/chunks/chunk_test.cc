@@ -18,7 +18,7 @@ TEST(ChunkTest, AHeaderIsReadAsWritten) {
   for (const ChunkHeader& h :
        {ChunkHeader{Kind::data, 77, 1ull << 40, 5, 6}, ChunkHeader{Kind::ping, 0, 0, 8, 9},
         ChunkHeader{Kind::trial, path_trial_bytes, 0, 0, 1}, ChunkHeader{Kind::trial_taken, 0, 0, 0, 2},
-        ChunkHeader{Kind::end, 0, 1234, 5, 6}})
+        ChunkHeader{Kind::end, 0, 1234, 5, 6}, ChunkHeader{Kind::leave, 0, 0, 5, 6}})
     EXPECT_EQ(decode_chunk_header(encode_chunk_header(h)).value(), h);
 }
 
@@ -27,7 +27,7 @@ TEST(ChunkTest, WrongHeadersAreRefused) {
        {ChunkHeader{Kind::data, 0, 0, 0, 0}, ChunkHeader{Kind::data, chunk_bytes_max + 1, 0, 0, 0},
         ChunkHeader{Kind::data, 9, UINT64_MAX - 8, 0, 0}, ChunkHeader{Kind::ping, 1, 0, 0, 0},
         ChunkHeader{Kind::ping, 0, 1, 0, 0}, ChunkHeader{Kind::trial, 5, 0, 0, 0},
-        ChunkHeader{Kind{0}, 0, 0, 0, 0}, ChunkHeader{Kind{6}, 0, 0, 0, 0}})
+        ChunkHeader{Kind{0}, 0, 0, 0, 0}, ChunkHeader{Kind{7}, 0, 0, 0, 0}})
     EXPECT_EQ(decode_chunk_header(encode_chunk_header(h)).error().code, Errc::corrupt);
   auto good = encode_chunk_header({Kind::data, 77, 5, 6, 7});
   EXPECT_FALSE(decode_chunk_header(ByteSpan(good).first(good.size() - 1)));
@@ -86,9 +86,14 @@ TEST(ChunkTest, TheInputHasABound) {
   std::vector<std::byte> much(101);
   EXPECT_EQ(input.add(0, much).error().code, Errc::corrupt);
   EXPECT_EQ(input.add(99, ByteSpan(much).first(2)).error().code, Errc::corrupt);
+  ChunkInput wide(10'000);
+  for (int again = 0; again < 3; ++again)
+    for (std::size_t i = 0; i <= 60; ++i) ASSERT_TRUE(wide.add(60 - i, ByteSpan(much).first(1 + i % 40)));
+  EXPECT_EQ(read(wide, 200).size(), 61u) << "each byte is kept once";
+  ChunkInput large(1u << 20);
   Status last;
-  for (std::size_t i = 0; i < 60 && last; ++i) last = input.add(i, ByteSpan(much).first(40));
-  EXPECT_EQ(last.error().message, "chunks that overlap");
+  for (std::size_t i = 0; i < 40'000 && last; ++i) last = large.add(1 + 2 * i, ByteSpan(much).first(1));
+  EXPECT_EQ(last.error().message, "too many small chunks");
 }
 
 TEST(ChunkTest, TheOutputKeepsWhatWasNotTaken) {
@@ -181,6 +186,11 @@ TEST(ChunkTest, EverythingArrivesOnceAndInOrder) {
           break;
         case 5:
           if (random.below(20) == 0) {
+            // A part of the next chunk had arrived.
+            if (!paths[path].empty()) {
+              ByteSpan next = paths[path].front().bytes;
+              ASSERT_TRUE(input.add(paths[path].front().position, next.first(random.below(next.size() + 1))));
+            }
             paths[path].clear();
             output.lost(path);
           }

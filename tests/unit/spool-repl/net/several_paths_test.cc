@@ -1,4 +1,6 @@
 // Links of several paths. A detour stands in for each path: the test stops it, cuts it, and opens it again.
+#include <future>
+
 #include "peer_net_fixture.h"
 #include "twinloft/tls/authority.h"
 
@@ -30,14 +32,16 @@ class Detour {
     for (auto& p : pairs_) end(*p);
     pairs_.clear();
   }
-  bool passes = true;     // false: what arrives stays here
-  std::size_t bytes = 0;  // that went by it
+  bool passes = true;                // false: what arrives stays here
+  std::size_t bytes_max = SIZE_MAX;  // of each connection and direction: what comes behind them stays here
+  std::size_t bytes = 0;             // that went by it
   int callers = 0;
 
  private:
   struct Pair {
     Fd ends[2];
     bool is_open = true;
+    std::size_t bytes[2] = {};
   };
   void on_caller() {
     auto pair = std::make_unique<Pair>();
@@ -53,15 +57,17 @@ class Detour {
     pairs_.push_back(std::move(pair));
   }
   void pass(Pair& p, int from) {
-    if (!passes) {
+    if (!passes || p.bytes[from] >= bytes_max) {
       loop_.change(p.ends[from].get(), 0);
       return;
     }
     std::byte part[65536];
-    ssize_t n = ::recv(p.ends[from].get(), part, sizeof part, MSG_DONTWAIT);
+    std::size_t most = std::min(sizeof part, bytes_max - p.bytes[from]);
+    ssize_t n = ::recv(p.ends[from].get(), part, most, MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) return end(p);
     bytes += static_cast<std::size_t>(n);
+    p.bytes[from] += static_cast<std::size_t>(n);
     for (ssize_t sent = 0; sent < n;) {
       ssize_t more = ::send(p.ends[1 - from].get(), part + sent, static_cast<std::size_t>(n - sent),
                             MSG_NOSIGNAL);
@@ -248,20 +254,85 @@ TEST_F(SeveralPathsTest, AReleaseThatKnowsOnePathGetsOne) {
   expect_talk();
 }
 
-// A caller may know the volume, and not the link. A link of one path takes no other.
+// A caller may know the volume, and not the link.
 TEST_F(SeveralPathsTest, APathOfNoLinkIsRefused) {
-  ASSERT_TRUE(start(b, options(2, 1)));
-  ASSERT_TRUE(start(a, options(1, 2)));
-  run_until([&] { return a.up() && b.up(); });
-  for (unsigned number : {1u, paths_max}) {
-    Handshake mine({volume, 1000, 1, {}}, ByStream{}, Handshake::Direction::dialed, 2, random);
+  connect();
+  auto refused = [&](const Identity& self, unsigned number, std::string_view why) {
+    Handshake mine(self, ByStream{}, Handshake::Direction::dialed, 2, random);
     mine.join({LinkKey{}, number, 0});
     Fd fd = call();
     for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
     EXPECT_TRUE(hear_until_closed(fd).empty());
-    EXPECT_TRUE(b.noticed(number == 1 ? "a path of a link that is not there any more" : "path 8 of a link"));
-  }
+    EXPECT_TRUE(b.noticed(why)) << why << b.notices.back();
+  };
+  refused({volume, 1000, 1, {}}, 1, "a path of a link that is not there any more");
+  refused({volume, 1000, 3, {}}, 1, "a path of a link that is not there any more");
+  refused({volume, 1000, 1, {}}, paths_max, "path 8 of a link");
+  refused({Uuid::parse("3f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, 1, {}}, 1, "serves volume");
+  EXPECT_EQ(usable(a, 2), 2u);
+  expect_talk();
   expect_no_loss();
+}
+
+TEST_F(SeveralPathsTest, ALinkOfOnePathTakesNoOther) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  ASSERT_TRUE(start(a, options(1, 2)));
+  run_until([&] { return a.up() && b.up(); });
+  Handshake mine({volume, 1000, 1, {}}, ByStream{}, Handshake::Direction::dialed, 2, random);
+  mine.join({LinkKey{}, 1, 0});
+  Fd fd = call();
+  for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
+  EXPECT_TRUE(hear_until_closed(fd).empty());
+  expect_no_loss();
+}
+
+// It can be called, and data of full size does not get through. The log says so once.
+TEST_F(SeveralPathsTest, APathThatDropsDataIsToldOfOnce) {
+  two.bytes_max = 4000;
+  NetOptions from = of_a(), to = options(2, 1);
+  from.timeout = to.timeout = std::chrono::milliseconds(600);  // patience is 300 ms
+  ASSERT_TRUE(start(b, to));
+  ASSERT_TRUE(start(a, from));
+  run_until([&] { return a.up() && b.up() && two.callers >= 4; });
+  auto told = std::count_if(a.notices.begin(), a.notices.end(),
+                            [](const std::string& text) { return text.find("path 2") != std::string::npos; });
+  EXPECT_EQ(told, 1) << a.notices.back();
+  EXPECT_FALSE(b.noticed("path 2"));
+  EXPECT_NE(a.net->paths(2)[1].why.find("nothing has"), std::string::npos);
+  expect_talk();
+}
+
+TEST_F(SeveralPathsTest, TheEndOfALinkIsNoStuckConnection) {
+  connect();
+  for (int i = 0; i < 5; ++i) {
+    b.net->set_wanted(1, false);
+    run_until([&] { return !a.up(); });
+    b.net->set_wanted(1, true);
+    run_until([&] { return a.up() && b.up(); });
+  }
+  EXPECT_LT(one.callers + two.callers, 40);
+}
+
+TEST_F(SeveralPathsTest, AddressesBecomeFewerDuringALookUp) {
+  NetOptions from = of_a();
+  from.peers[0].addresses = {one.address(), "peer.example:7788"};
+  auto answer = std::make_shared<std::promise<void>>();
+  from.resolve = [waits = answer->get_future().share(),
+                  to = ports[2].address()](const std::string&) -> Result<std::vector<Address>> {
+    waits.wait();
+    return std::vector<Address>{*numeric_address(to)};
+  };
+  one.close();
+  ASSERT_TRUE(start(b, options(2, 1)));
+  ASSERT_TRUE(start(a, from));
+  run_until(
+      [&] { return a.net->trouble(2).find("peer.example") != std::string::npos || a.noticed("refused"); });
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(2)));
+  a.net->set_addresses(2, {two.address()});
+  a.net->trouble(2);
+  answer->set_value();
+  run_until([&] { return a.up() && b.up(); });
+  expect_talk();
 }
 
 // By TLS each path proves anew who is at its other end.

@@ -20,7 +20,7 @@ inline constexpr std::size_t paths_window_bytes = 16u << 20;   // sent, and not 
 inline constexpr std::size_t paths_unsent_bytes = 512u << 10;  // that no path has accepted
 
 struct ChunkHeader {
-  enum class Kind : std::uint8_t { data = 1, ping = 2, trial = 3, trial_taken = 4, end = 5 };
+  enum class Kind : std::uint8_t { data = 1, ping = 2, trial = 3, trial_taken = 4, end = 5, leave = 6 };
   Kind kind = Kind::ping;
   std::uint32_t bytes = 0;     // behind the header. data: 1 to chunk_bytes_max. trial: path_trial_bytes
   std::uint64_t position = 0;  // data: of its first byte in the link's output. end: of the end

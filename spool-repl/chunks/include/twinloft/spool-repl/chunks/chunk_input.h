@@ -17,10 +17,10 @@ namespace twinloft::repl::chunks {
 
 class ChunkInput {
  public:
-  // window: how far chunks may be ahead of what the owner has read. Their memory is at most twice as much.
+  // window: how far chunks may be ahead of what the owner has read.
   explicit ChunkInput(std::size_t window) : window_(window) {}
 
-  // A chunk, or a part of it. Errors: Errc::corrupt (more than the window allows).
+  // A chunk, or a part of it. Errors: Errc::corrupt (more than the window allows, or too many small ones).
   Status add(std::uint64_t position, ByteSpan bytes);
   // The link's output ends there. Bytes before it may still be on their way.
   void end_at(std::uint64_t position) { end_ = position; }
@@ -32,11 +32,10 @@ class ChunkInput {
 
  private:
   void drop_taken();
-  Status check_memory() const;
+  Status store(std::uint64_t position, ByteSpan bytes);
 
   std::size_t window_;
-  std::map<std::uint64_t, std::vector<std::byte>> pieces_;  // by position
-  std::size_t stored_ = 0;                                  // bytes in them
+  std::map<std::uint64_t, std::vector<std::byte>> pieces_;  // by position. They do not overlap
   std::uint64_t taken_ = 0;
   std::optional<std::uint64_t> end_;
 };

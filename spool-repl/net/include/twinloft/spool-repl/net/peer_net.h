@@ -151,7 +151,7 @@ class PeerNet {
     unsigned number = 0;                     // of the address that was dialed last
     std::unique_ptr<PathCalls> calls;        // of a link with several paths that this side has dialed
     std::map<unsigned, std::string> places;  // of its paths: where they lead
-    std::string first_place;                 // of the link's first path, from which this side was called
+    std::string first_place;                 // of the link's first path: where it leads
     std::map<unsigned, std::string> lost;    // why they were lost
     unsigned lookups_failed = 0, stuck = 0;  // one after the other
     Instant up_since;
@@ -187,7 +187,8 @@ class PeerNet {
   void on_joining(Connection& connection);
   void take_path(Connection& connection);
   void on_path_usable(Connection& connection, unsigned number);
-  void on_path_lost(Connection& connection, unsigned number, const std::string& reason);
+  void on_path_lost(Connection& connection, const stream::PathsStream::LostPath& path);
+  std::string place_of(const Peer& peer, unsigned number) const;
   std::string path_text(const Peer& peer, unsigned number) const;
   bool dials(const Peer& peer) const { return options_.self.replica < peer.config.id; }
   Duration pause_after(Peer& peer, const Connection& connection);

@@ -7,8 +7,8 @@
 // A path is lost if it fails, or if nothing gets through while another path is alive. Both is judged in turns
 // of a timer: a suspended process does not lose its paths.
 //
-// Memory of each direction: what was sent and not taken by the other side, at most 16 MiB, here and twice
-// there.
+// Memory: what was sent and not taken by the other side, at most 16 MiB, here and there. In all
+// paths_stream_bytes_max().
 #pragma once
 
 #include <memory>
@@ -32,13 +32,22 @@ namespace twinloft::repl::stream {
 // deliver it.
 enum class PathUse : std::uint8_t { spares, together };
 
+// The most that it holds.
+std::uint64_t paths_stream_bytes_max(std::size_t paths);
+
 class PathsStream final : public Stream {
  public:
+  struct LostPath {
+    unsigned number = 0;
+    std::string reason;
+    bool was_usable = false;  // before
+    bool on_purpose = false;  // by either side
+  };
   struct PathEvents {
     // Called within an event of this stream.
     std::function<void(unsigned number)> usable;  // data gets through
     // Called in a later turn. Not called at the end of the whole stream.
-    std::function<void(unsigned number, const std::string& reason)> lost;
+    std::function<void(const LostPath&)> lost;
   };
   struct PathState {
     unsigned number = 0;
@@ -62,7 +71,7 @@ class PathsStream final : public Stream {
   // The path of begin() has this number, by the other side, which counts the paths.
   void set_number_of_first(unsigned number);
   bool has_path(unsigned number) const;
-  void close_path(unsigned number, const std::string& reason);  // if another one can be used
+  void close_path(unsigned number, const std::string& reason);  // on purpose, if another one can be used
   void set_use(PathUse use) { use_ = use; }
   // The first path, before begin(). Nothing else may be called then.
   std::unique_ptr<Stream> release();
@@ -94,11 +103,13 @@ class PathsStream final : public Stream {
   bool send_part(Path& path);
   Path* choose();
   void say(Path& path, chunks::ChunkHeader header);
-  void lose(Path& path, const std::string& reason, bool ended);
+  enum class Loss { failed, ended, on_purpose };  // ended: by the other side
+  void lose(Path& path, const std::string& reason, Loss how = Loss::failed);
   void tell();
   void call_again();
   void on_tick();
   void judge(Path& path, bool any_heard);
+  void tell_taken();
   std::size_t usable_paths() const;
 
   ports::Loop& loop_;
@@ -107,7 +118,7 @@ class PathsStream final : public Stream {
   Events events_;
   PathEvents path_events_;
   PathUse use_ = PathUse::spares;
-  Duration tick_{};
+  Duration tick_{}, patience_{};
   unsigned wanted_ = 0;
   std::unique_ptr<chunks::ChunkOutput> output_;  // null: bytes pass as they are
   std::unique_ptr<chunks::ChunkInput> input_;
@@ -115,6 +126,7 @@ class PathsStream final : public Stream {
   bool closed_ = false, full_ = false, ending_ = false, again_ = false;
   std::optional<Error> broken_;  // no path is left
   bool ended_ = false;           // likewise, by the other side
+  bool stuck_ = false;           // the last path was, when it was lost
   ports::Loop::TimerId timer_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
