@@ -446,10 +446,10 @@ void check_places(const NodeSettings& node, Findings& out) {
 void check_listeners(const NodeSettings& node, Findings& out) {
   std::vector<std::pair<net::Address, std::string>> users;
   for (const VolumeSettings& v : node.volumes) {
-    std::vector<std::pair<const char*, std::string>> all{
-        {"nbd.listen", v.nbd_listen.starts_with("unix:") ? "" : v.nbd_listen}};
+    std::vector<std::pair<const char*, std::string>> all;
     if (!v.peers.empty())
       for (const std::string& text : v.listen) all.emplace_back("listen", text);
+    if (!v.nbd_listen.starts_with("unix:")) all.emplace_back("nbd.listen", v.nbd_listen);
     for (const auto& [key, text] : all) {
       auto at = text.empty() ? Result<net::Address>(fail(Errc::not_found, "none")) : net::resolve(text);
       if (!at) continue;
