@@ -18,6 +18,7 @@ JOBS = {
     **{f"randwrite-j{j}": _write(8, j) for j in (1, 4, 8)},
     **{f"sync-j{j}": _sync(j) for j in (1, 4, 12, 32)},
     "seqwrite-1m": {"rw": "write", "bs": "1m", "iodepth": 8, "numjobs": 1},
+    "seqwrite-4m": {"rw": "write", "bs": "4m", "iodepth": 4, "numjobs": 1},
     "seqread-1m": {"rw": "read", "bs": "1m", "iodepth": 8, "numjobs": 1},
     "randread-d1": {"rw": "randread", "bs": "4k", "iodepth": 1, "numjobs": 1},
     "randread-d32": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 1},

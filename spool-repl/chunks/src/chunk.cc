@@ -35,7 +35,6 @@ std::array<std::byte, chunk_header_bytes> encode_chunk_header(const ChunkHeader&
   store_le(out.data() + 4, h.bytes);
   store_le(out.data() + 8, h.position);
   store_le(out.data() + 16, h.taken);
-  store_le(out.data() + 24, h.arrived);
   store_le(out.data() + crc_at, crc32c(ByteSpan(out).first(crc_at)));
   return out;
 }
@@ -49,7 +48,6 @@ Result<ChunkHeader> decode_chunk_header(ByteSpan in) {
   h.bytes = r.get<std::uint32_t>();
   h.position = r.get<std::uint64_t>();
   h.taken = r.get<std::uint64_t>();
-  h.arrived = r.get<std::uint64_t>();
   auto crc = r.get<std::uint32_t>();
   if (!r.ok() || crc != crc32c(in.first(crc_at))) return fail(Errc::corrupt, "bytes that are no chunk");
   if (reserved != 0 || reserved_too != 0 || !fits(h))

@@ -36,17 +36,14 @@ struct PathsStream::Path {
   // Output: a head, then the rest of a chunk. Control headers wait until the chunk is written.
   std::vector<std::byte> head = {}, control = {};
   std::size_t head_begin = 0;
-  std::size_t uncounted = 0;  // bytes of the output before the first chunk
   std::optional<ChunkOutput::Chunk> chunk = {};
   std::size_t chunk_done = 0;
   bool full = false;
   std::optional<ChunkHeader> open = {};  // its bytes have not all arrived. Position and bytes: of the rest
   bool trial_seen = false, trial_taken = false, was_told = false;
-  // Bytes since the first chunk, with headers. `confirmed`: of `sent`, by the other side.
-  std::uint64_t sent = 0, arrived = 0, confirmed = 0;
-  // For judge(), since the last tick.
-  std::uint64_t arrived_before = 0, confirmed_before = 0;
-  std::int64_t quiet_ticks = 0, stalled_ticks = 0;
+  std::uint64_t sent = 0, arrived = 0;  // bytes
+  std::uint64_t arrived_before = 0;     // at the last tick
+  std::int64_t quiet_ticks = 0;         // without a byte, while another path had one
 
   bool usable() const { return trial_seen && trial_taken && !lost; }
 };
@@ -104,7 +101,6 @@ void PathsStream::add(unsigned number, std::unique_ptr<Stream> path, ByteSpan re
 
 void PathsStream::take_over(Path& p, ByteSpan received, ByteSpan unsent) {
   p.control.assign(unsent.begin(), unsent.end());
-  p.uncounted = unsent.size();
   p.in.assign(received.begin(), received.end());
   p.in_end = p.in.size();
   p.arrived = p.in_end;
@@ -176,11 +172,11 @@ void PathsStream::lose(Path& path, const std::string& reason, Loss how) {
   loop_.post([this, alive = std::weak_ptr(alive_), news = std::move(news), told] {
     if (alive.expired()) return;
     gone_.clear();
-    if (told && path_events_.lost && !closed_) path_events_.lost(news);
+    if (told && path_events_.lost && !closed_ && !ended_ && !broken_) path_events_.lost(news);
   });
 }
 
-// Much more often than patience lasts, so that each side hears of the other's input in time.
+// Much more often than patience lasts.
 void PathsStream::on_tick() {
   timer_ = loop_.after(tick_, [this] { on_tick(); });
   bool any_heard = std::any_of(paths_.begin(), paths_.end(),
@@ -193,26 +189,19 @@ void PathsStream::on_tick() {
   tell();
 }
 
+// The side that hears nothing gives the path up. A path that drops what this side sends is given up over
+// there.
 void PathsStream::judge(Path& p, bool any_heard) {
   bool heard = p.arrived != std::exchange(p.arrived_before, p.arrived);
-  bool confirmed = p.confirmed != std::exchange(p.confirmed_before, p.confirmed);
   bool others_usable = usable_paths() > (p.usable() ? 1u : 0u);
   if (heard)
     p.quiet_ticks = 0;
   else if (any_heard)
     ++p.quiet_ticks;
-  // A chunk that arrives slowly holds up the header that would confirm more.
-  if (confirmed || p.confirmed == p.sent || p.open)
-    p.stalled_ticks = 0;
-  else if (heard)
-    ++p.stalled_ticks;
   if (!others_usable) return;
   auto ticks = std::max<std::int64_t>(patience_ / tick_, ticks_of_patience);
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count();
-  if (p.quiet_ticks >= ticks)
-    lose(p, fmt::format("nothing has arrived by it for {} ms", ms));
-  else if (p.stalled_ticks >= ticks)
-    lose(p, fmt::format("nothing has got through to the other side for {} ms", ms));
+  if (p.quiet_ticks >= ticks) lose(p, fmt::format("nothing has arrived by it for {} ms", ms));
 }
 
 // ---- input
@@ -282,9 +271,6 @@ bool PathsStream::take_chunk(Path& p) {
 }
 
 Status PathsStream::take(Path& p, const ChunkHeader& h) {
-  if (h.arrived > p.sent)
-    return fail(Errc::corrupt, "the other side has {} bytes, of which {} were sent", h.arrived, p.sent);
-  p.confirmed = std::max(p.confirmed, h.arrived);
   TL_TRY(output_->taken(h.taken));
   if (h.kind == Kind::end) input_->end_at(h.position);
   if (h.kind == Kind::leave && paths_.size() > 1)
@@ -306,7 +292,6 @@ void PathsStream::tell_usable(Path& p) {
 void PathsStream::say(Path& p, ChunkHeader header) {
   if (header.kind == Kind::ping && !p.control.empty()) return;  // it says as much
   header.taken = taken_told_ = input_->taken();
-  header.arrived = p.arrived;
   auto bytes = chunks::encode_chunk_header(header);
   p.control.insert(p.control.end(), bytes.begin(), bytes.end());
   p.control.resize(p.control.size() + header.bytes);
@@ -333,11 +318,10 @@ PathsStream::Path* PathsStream::choose() {
     if (!p->usable()) continue;
     if (use_ == PathUse::spares) return p->full ? nullptr : p.get();
     if (p->full) continue;
-    // When the chunk would arrive: a round trip for each window before it. Without a line, by what is on its
-    // way.
+    // When the chunk would arrive: a round trip for each window before it. Without a line: by what it has
+    // had.
     auto line = p->stream->line();
-    double queued = line ? static_cast<double>(line->queued_bytes)
-                         : static_cast<double>(p->sent - p->confirmed);
+    double queued = line ? static_cast<double>(line->queued_bytes) : static_cast<double>(p->sent);
     double window = line && line->window_bytes > 0 ? static_cast<double>(line->window_bytes)
                                                    : shared_chunk_bytes;
     double trip = line ? static_cast<double>(std::max<std::int64_t>(line->round_trip.count(), 1)) : 1;
@@ -362,7 +346,7 @@ void PathsStream::send(Path& p, bool with_chunk) {
         p.chunk_done = 0;
         taken_told_ = input_->taken();
         auto header = chunks::encode_chunk_header(
-            {Kind::data, p.chunk->bytes, p.chunk->position, taken_told_, p.arrived});
+            {Kind::data, p.chunk->bytes, p.chunk->position, taken_told_});
         p.head.insert(p.head.end(), header.begin(), header.end());
       }
     }
@@ -385,9 +369,7 @@ bool PathsStream::send_part(Path& p) {
   auto written = p.stream->write(parts);
   if (!written) return lose(p, written.error().message), false;
   p.full = *written < all;
-  std::size_t uncounted = std::min(*written, p.uncounted);
-  p.uncounted -= uncounted;
-  p.sent += *written - uncounted;
+  p.sent += *written;
   std::size_t of_head = std::min(*written, p.head.size() - p.head_begin);
   p.head_begin += of_head;
   if (p.head_begin == p.head.size()) p.head.clear(), p.head_begin = 0;

@@ -16,20 +16,20 @@ using Kind = ChunkHeader::Kind;
 
 TEST(ChunkTest, AHeaderIsReadAsWritten) {
   for (const ChunkHeader& h :
-       {ChunkHeader{Kind::data, 77, 1ull << 40, 5, 6}, ChunkHeader{Kind::ping, 0, 0, 8, 9},
-        ChunkHeader{Kind::trial, path_trial_bytes, 0, 0, 1}, ChunkHeader{Kind::trial_taken, 0, 0, 0, 2},
-        ChunkHeader{Kind::end, 0, 1234, 5, 6}, ChunkHeader{Kind::leave, 0, 0, 5, 6}})
+       {ChunkHeader{Kind::data, 77, 1ull << 40, 5}, ChunkHeader{Kind::ping, 0, 0, 8},
+        ChunkHeader{Kind::trial, path_trial_bytes, 0, 0}, ChunkHeader{Kind::trial_taken, 0, 0, 0},
+        ChunkHeader{Kind::end, 0, 1234, 5}, ChunkHeader{Kind::leave, 0, 0, 5}})
     EXPECT_EQ(decode_chunk_header(encode_chunk_header(h)).value(), h);
 }
 
 TEST(ChunkTest, WrongHeadersAreRefused) {
   for (const ChunkHeader& h :
-       {ChunkHeader{Kind::data, 0, 0, 0, 0}, ChunkHeader{Kind::data, chunk_bytes_max + 1, 0, 0, 0},
-        ChunkHeader{Kind::data, 9, UINT64_MAX - 8, 0, 0}, ChunkHeader{Kind::ping, 1, 0, 0, 0},
-        ChunkHeader{Kind::ping, 0, 1, 0, 0}, ChunkHeader{Kind::trial, 5, 0, 0, 0},
-        ChunkHeader{Kind{0}, 0, 0, 0, 0}, ChunkHeader{Kind{7}, 0, 0, 0, 0}})
+       {ChunkHeader{Kind::data, 0, 0, 0}, ChunkHeader{Kind::data, chunk_bytes_max + 1, 0, 0},
+        ChunkHeader{Kind::data, 9, UINT64_MAX - 8, 0}, ChunkHeader{Kind::ping, 1, 0, 0},
+        ChunkHeader{Kind::ping, 0, 1, 0}, ChunkHeader{Kind::trial, 5, 0, 0}, ChunkHeader{Kind{0}, 0, 0, 0},
+        ChunkHeader{Kind{7}, 0, 0, 0}})
     EXPECT_EQ(decode_chunk_header(encode_chunk_header(h)).error().code, Errc::corrupt);
-  auto good = encode_chunk_header({Kind::data, 77, 5, 6, 7});
+  auto good = encode_chunk_header({Kind::data, 77, 5, 6});
   EXPECT_FALSE(decode_chunk_header(ByteSpan(good).first(good.size() - 1)));
   for (std::size_t i = 0; i < good.size(); ++i) {
     auto bad = good;

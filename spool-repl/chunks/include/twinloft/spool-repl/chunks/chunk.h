@@ -12,7 +12,7 @@
 
 namespace twinloft::repl::chunks {
 
-inline constexpr std::size_t chunk_header_bytes = 36;
+inline constexpr std::size_t chunk_header_bytes = 28;
 inline constexpr std::uint32_t chunk_bytes_max = 256u << 10;   // behind a header
 inline constexpr std::uint32_t path_trial_bytes = 128u << 10;  // more than the largest packet
 inline constexpr std::size_t paths_window_bytes = 16u << 20;   // sent, and not yet taken by the owner
@@ -25,7 +25,6 @@ struct ChunkHeader {
   std::uint32_t bytes = 0;     // behind the header. data: 1 to chunk_bytes_max. trial: path_trial_bytes
   std::uint64_t position = 0;  // data: of its first byte in the link's output. end: of the end
   std::uint64_t taken = 0;     // the sender's owner has read the link's input up to this position
-  std::uint64_t arrived = 0;   // bytes, with headers, that the sender has read from this path
   bool operator==(const ChunkHeader&) const = default;
 };
 
