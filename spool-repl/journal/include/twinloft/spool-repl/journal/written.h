@@ -1,5 +1,5 @@
 // The blocks of a replica that were written after a split brain began (the parting), and that the winner of
-// the split brain may lack. The source is this replica's own files. docs/spool-repl.md, "Salvage".
+// the split brain may lack. The source is this replica's own files. docs/salvage.md.
 //
 // The result has all such blocks, and may have more: writes in flight at the parting count as written after
 // it.

@@ -2,7 +2,7 @@
 //
 // For each message, the ledger shows whether an earlier run has delivered it. The user's Maildir shows
 // whether it is there: an MTA may have delivered it to the winner, or an earlier run may have ended between a
-// delivery and its record. Otherwise the message is delivered, between two records. docs/spool-repl.md
+// delivery and its record. Otherwise the message is delivered, between two records. docs/salvage.md
 // describes the command, docs/formats/salvage.md explains why it is safe.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // The tree is the file system of the losing replica, on which mail users may have had a shell. No symbolic
 // link is followed, and only plain files are opened. Files that cannot be taken are reported by name, and all
-// others are taken. docs/formats/salvage.md describes the bundle, docs/spool-repl.md the selection and its
+// others are taken. docs/formats/salvage.md describes the bundle, docs/salvage.md the selection and its
 // reasons.
 #pragma once
 
