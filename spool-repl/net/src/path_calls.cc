@@ -8,7 +8,7 @@
 namespace twinloft::repl::net {
 
 namespace {
-constexpr Duration steady_time = std::chrono::minutes(1);  // a path of this age is stable
+constexpr Duration steady_path_time = std::chrono::minutes(1);  // a path of this age is stable
 }
 
 PathCalls::~PathCalls() {
@@ -35,7 +35,7 @@ void PathCalls::lost(unsigned number, const std::string& why) {
   Call& call = at->second;
   call.joined = false;
   auto since = std::exchange(call.usable_since, std::nullopt);
-  if (since && around_.loop.now() - *since >= steady_time) call.flapped = 0;
+  if (since && around_.loop.now() - *since >= steady_path_time) call.flapped = 0;
   Duration pause = around_.again * (1 << std::min(call.flapped++, 10u));
   again(number, why, std::min(pause, around_.flapping_max));
 }

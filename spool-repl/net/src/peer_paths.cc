@@ -117,7 +117,7 @@ void PeerNet::on_path_usable(Connection& c, unsigned number) {
   events_.notice(p->config.id, fmt::format("{} is there", path_text(*p, number)));
 }
 
-// Of one that was never usable the calls tell, once for each reason.
+// A path that was never usable is reported by its calls, once for each reason.
 void PeerNet::on_path_lost(Connection& c, const stream::PathsStream::LostPath& path) {
   Peer* p = owner_of(c);
   if (!p || c.paths().has_path(path.number)) return;  // it has been replaced since
