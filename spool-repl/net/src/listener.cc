@@ -23,10 +23,6 @@ Listener::~Listener() {
   if (socket_) loop_.unwatch(socket_.get());
 }
 
-void Listener::start() {
-  listen();
-}
-
 // Tried again, since the name may not resolve yet, the address may be missing yet, and an earlier process
 // that was killed may still have the address.
 void Listener::listen() {

@@ -28,13 +28,13 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  void start();
+  // From now on.
+  void listen();
   bool is_listening() const { return static_cast<bool>(socket_); }
   const std::string& text() const { return text_; }
   const std::string& trouble() const { return trouble_; }  // empty: none
 
  private:
-  void listen();
   void listen_on(const Result<std::vector<Address>>& found);
   Status try_listen(const Address& address);
   void on_accept();

@@ -100,7 +100,7 @@ Status PeerNet::start() {
         [this](const Address& address) { return streams_->check_listen(address); }};
     listeners_.push_back(
         std::make_unique<Listener>(loop_, *lookup_, text, options_.listen_again, std::move(events)));
-    listeners_.back()->start();
+    listeners_.back()->listen();
   }
   for (Peer& p : peers_)
     if (dials(p)) dial(p);

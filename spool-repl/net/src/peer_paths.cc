@@ -3,12 +3,7 @@
 #include <utility>
 
 #include "connection.h"
-#include "first_bytes.h"
-#include "link_streams.h"
-#include "listener.h"
-#include "name_lookup.h"
 #include "path_calls.h"
-#include "short_record.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 
 namespace twinloft::repl::net {
@@ -61,37 +56,43 @@ void PeerNet::on_joining(Connection& c) {
 // In a later turn, since the connection is on the call stack.
 void PeerNet::take_path(Connection& c) {
   Peer& p = *find(c.peer());
-  std::shared_ptr<Connection> keep = p.calls ? p.calls->take(c) : nullptr;
-  bool dialed = keep != nullptr;
-  auto caller = std::find_if(callers_.begin(), callers_.end(),
-                             [&](const Caller& k) { return k.connection.get() == &c; });
-  const auto& addresses = p.config.addresses;
-  std::string place = dialed && c.joined()->number < addresses.size() ? addresses[c.joined()->number] : "";
-  if (caller != callers_.end()) {
-    keep = std::move(caller->connection);
-    place = caller->host;
+  Joining joining{p.calls ? p.calls->take(c) : nullptr, true, ""};
+  if (joining.connection) {
+    unsigned number = c.joined()->number;
+    if (number < p.config.addresses.size()) joining.place = p.config.addresses[number];
+  } else {
+    auto caller = std::find_if(callers_.begin(), callers_.end(),
+                               [&](const Caller& k) { return k.connection.get() == &c; });
+    if (caller == callers_.end()) return c.close("it belongs to nobody");
+    joining = {std::move(caller->connection), false, caller->host};
     callers_.erase(caller);
   }
-  if (!keep) return;
-  loop_.post([this, alive = std::weak_ptr(alive_), keep, dialed, place] {
+  joining_.push_back(std::move(joining));
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
     if (alive.expired()) return;
-    Peer& peer = *find(keep->peer());
-    const JoinPath join = *keep->joined();
-    bool fits = peer.connection && peer.connection->has_paths() && peer.connection->link_key() == join.link;
-    if (keep->is_open() && fits) {
-      Connection::TakenPath path = keep->take_path();
-      if (!dialed) {
-        peer.connection->paths().set_number_of_first(join.first);
-        peer.places.try_emplace(join.first, peer.first_place);
-      }
-      peer.places[join.number] = place;
-      peer.connection->paths().add(join.number, std::move(path.stream), path.received, path.unsent);
-    } else if (fits && dialed && peer.calls) {
-      peer.calls->lost(join.number, "its connection has ended");
-    } else {
-      keep->close("the link is not there any more");
-    }
+    for (Joining& each : std::exchange(joining_, {})) join(each);
   });
+}
+
+// The link may have ended since, or the path.
+void PeerNet::join(Joining& joining) {
+  Connection& c = *joining.connection;
+  Peer& peer = *find(c.peer());
+  const JoinPath path = *c.joined();
+  if (!peer.connection || !peer.connection->has_paths() || peer.connection->link_key() != path.link)
+    return c.close("the link is not there any more");
+  if (!c.is_open()) {
+    if (joining.dialed && peer.calls) peer.calls->lost(path.number, "its connection has ended");
+    return;
+  }
+  stream::PathsStream& link = peer.connection->paths();
+  if (!joining.dialed) {
+    link.set_number_of_first(path.first);
+    peer.places.try_emplace(path.first, peer.first_place);
+  }
+  peer.places[path.number] = joining.place;
+  Connection::TakenPath taken = c.take_path();
+  link.add(path.number, std::move(taken.stream), taken.received, taken.unsent);
 }
 
 // Where it leads, or, for a path that is not there, the configured address.

@@ -181,9 +181,11 @@ void PathsStream::on_tick() {
   timer_ = loop_.after(tick_, [this] { on_tick(); });
   bool any_heard = std::any_of(paths_.begin(), paths_.end(),
                                [](const auto& p) { return p->arrived != p->arrived_before; });
-  std::vector<Path*> all;
-  for (auto& p : paths_) all.push_back(p.get());
-  for (Path* p : all) judge(*p, any_heard);
+  for (std::size_t i = 0; i < paths_.size();) {
+    Path* p = paths_[i].get();
+    judge(*p, any_heard);
+    if (!p->lost) ++i;
+  }
   for (auto& p : paths_) say(*p, {});
   pump();
   tell();
@@ -299,11 +301,11 @@ void PathsStream::say(Path& p, ChunkHeader header) {
 
 void PathsStream::pump() {
   if (closed_) return;
-  // A path that fails leaves the list.
-  std::vector<Path*> all;
-  for (auto& p : paths_) all.push_back(p.get());
-  for (Path* p : all)
-    if (!p->full && !p->lost && (!p->control.empty() || !p->head.empty() || p->chunk)) send(*p, false);
+  for (std::size_t i = 0; i < paths_.size();) {
+    Path* p = paths_[i].get();
+    if (!p->full && (!p->control.empty() || !p->head.empty() || p->chunk)) send(*p, false);
+    if (!p->lost) ++i;  // a path that fails leaves the list
+  }
   while (output_->has_next())
     if (Path* p = choose())
       send(*p, true);
@@ -358,15 +360,15 @@ void PathsStream::send(Path& p, bool with_chunk) {
 
 // Returns false after an error.
 bool PathsStream::send_part(Path& p) {
-  std::vector<iovec> parts;
+  parts_.clear();
   std::size_t all = 0;
   auto add = [&](ByteSpan part) {
-    parts.push_back({const_cast<std::byte*>(part.data()), part.size()});
+    parts_.push_back({const_cast<std::byte*>(part.data()), part.size()});
     all += part.size();
   };
   if (!p.head.empty()) add(ByteSpan(p.head).subspan(p.head_begin));
   if (p.chunk) output_->for_each_part(*p.chunk, p.chunk_done, add);
-  auto written = p.stream->write(parts);
+  auto written = p.stream->write(parts_);
   if (!written) return lose(p, written.error().message), false;
   p.full = *written < all;
   p.sent += *written;

@@ -101,8 +101,14 @@ TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
   EXPECT_NEAR(static_cast<double>(none.digests), 1 << 20, 1 << 13) << "one MiB for each GiB";
   EXPECT_EQ(memory_bound(settings, 1 << 30, 2 * status.journal_size).log, 2 * none.log);
   settings.nbd_listen = "unix:/x";
-  settings.peers.resize(2);
   settings.arena *= 2;
+  settings.peers = {PeerSettings{2, {"10.0.0.2:1"}}};
+  std::uint64_t of_one = memory_bound(settings, 1 << 30, status.journal_size).replicas;
+  settings.peers[0].addresses.emplace_back("10.0.1.2:1");
+  std::uint64_t of_two = memory_bound(settings, 1 << 30, status.journal_size).replicas;
+  EXPECT_EQ(of_two - of_one, stream::paths_stream_bytes_max(2));
+  EXPECT_LT(of_two - of_one, 70u << 20) << "as docs/links.md says";
+  settings.peers.assign(2, {});
   MemoryBound more = memory_bound(settings, 1ull << 40, status.journal_size);
   EXPECT_GT(more.clients, 64u * 40u << 20);
   EXPECT_EQ(more.arena, 2 * none.arena);

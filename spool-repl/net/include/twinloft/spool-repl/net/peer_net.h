@@ -161,6 +161,11 @@ class PeerNet {
     std::shared_ptr<Connection> connection;
     std::string host;
   };
+  struct Joining {  // a further path, from its handshake to the next turn
+    std::shared_ptr<Connection> connection;
+    bool dialed = false;
+    std::string place;  // where it leads
+  };
   void send_copy(Peer& peer, const RecordMessage& message);
   void send_record(Peer& peer, const Epoch& epoch, std::uint32_t meta_bytes,
                    std::span<const ByteSpan> pieces);
@@ -186,6 +191,7 @@ class PeerNet {
   static void drop_stale_paths(Peer& peer);
   void on_joining(Connection& connection);
   void take_path(Connection& connection);
+  void join(Joining& joining);
   void on_path_usable(Connection& connection, unsigned number);
   void on_path_lost(Connection& connection, const stream::PathsStream::LostPath& path);
   std::string place_of(const Peer& peer, unsigned number) const;
@@ -216,6 +222,7 @@ class PeerNet {
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<Peer> peers_;
   std::vector<Caller> callers_;
+  std::vector<Joining> joining_;
   std::vector<ReplicaId> downs_;                               // to be reported by `down`
   std::vector<std::vector<std::byte>> encoded_;                // payloads of the batch between two flushes
   unsigned caller_notices_ = 0, caller_notices_left_out_ = 0;  // of this minute

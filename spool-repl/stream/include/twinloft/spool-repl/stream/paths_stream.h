@@ -123,7 +123,8 @@ class PathsStream final : public Stream {
   std::unique_ptr<chunks::ChunkOutput> output_;  // null: bytes pass as they are
   std::unique_ptr<chunks::ChunkInput> input_;
   std::uint64_t taken_told_ = 0;
-  bool closed_ = false, full_ = false, ending_ = false, again_ = false;
+  std::vector<iovec> parts_;  // keeps its memory between writes
+  bool closed_ = false, full_ = false, again_ = false;
   std::optional<Error> broken_;  // no path is left
   bool ended_ = false;           // likewise, by the other side
   bool stuck_ = false;           // the last path was, when it was lost
