@@ -78,6 +78,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     buffer_ = {64 * block_size + random_.below((spills_ ? 4 : 1) * journal_ring_bytes_min),
                random_.below(2) == 0 ? WhenFull::slow_down : WhenFull::resync};
   }
+  choose_sites();
 }
 Cluster::~Cluster() = default;
 
@@ -161,6 +162,7 @@ core::Config Cluster::config_of(const Node& n) {
   c.fetch_timeout = fetch_timeout_;
   c.read_policy = read_policy_;
   c.balanced_read_timeout = balanced_read_timeout_;
+  add_sites(n, c);
   if (bounds_links_)
     c.link_memory = std::make_shared<SimLinkMemory>(c, random_, coverage_,
                                                     [this](const std::string& text) { violated(text); });

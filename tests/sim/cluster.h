@@ -230,6 +230,7 @@ class Cluster {
   void feed(Node& node, core::Event event);
   void drain(Node& node);
   void perform(Node& node, core::Output& out);
+  void check_reason(const Node& node, const std::string& reason);
   void on_notice(Node& node, const core::Notice& notice);
   class Performer;
   void note_member(const Node& primary, Node& member);
@@ -243,6 +244,12 @@ class Cluster {
   void close(Link& link, std::size_t side, std::uint64_t connection);
   void tell_down(Link& link, std::size_t side);
   void send(Node& from, ReplicaId to, PeerMessage message);
+
+  // relays.cc
+  void choose_sites();
+  void add_sites(const Node& node, core::Config& config);
+  bool passes_on(const Node& relay, RecordMessage& record);
+  void note_relay(const Node& from, const PeerMessage& message);
 
   // client.cc: programs that use the primaries' devices
   void client_step(Node& node, std::shared_ptr<Mount> mount);
@@ -329,7 +336,8 @@ class Cluster {
   std::uint64_t disturbances_ = 0;  // number of faults, lost connections and changes of role
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   core::ReadPolicy read_policy_;
-  Duration balanced_read_timeout_{};
+  Duration balanced_read_timeout_{}, relay_patience_{};
+  bool relays_lie_ = false;
   bool bounds_links_ = false;              // the links of each process share a memory
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: up to this much longer
 

@@ -81,11 +81,13 @@ struct Cluster::Node {
   void lost_disk(std::int64_t now) { replaced = true, replaced_at = now; }
   std::function<void(core::Config&)> settings;  // set if its settings differ from those of the other replicas
   bool command_open = false;
-  bool gives_up = false;             // the operator has told it to discard its history
-  std::string refused;               // the reason why the operator's last command was refused
-  bool loss_accepted = false;        // its device may be in use although its journal has lost records
-  std::int64_t split_at = -1;        // when it last reported split brain
-  bool no_arbiter = false;           // it cannot reach the arbiter
+  bool gives_up = false;       // the operator has told it to discard its history
+  std::string refused;         // the reason why the operator's last command was refused
+  bool loss_accepted = false;  // its device may be in use although its journal has lost records
+  std::int64_t split_at = -1;  // when it last reported split brain
+  bool no_arbiter = false;     // it cannot reach the arbiter
+  std::string site = {};
+  ReplicaId through = 0;             // 0: none
   std::set<ReplicaId> without = {};  // replicas that its configuration does not name
   std::optional<DiskFault> fault;
   // A write has failed in this life: from this request on, only reads may succeed.

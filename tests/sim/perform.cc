@@ -211,6 +211,7 @@ class Cluster::Performer {
   void perform(core::ClosePeer& close) {
     c_.disturbances_++;
     c_.note(fmt::format("replica {} closes {}: {}", n_.id, close.peer, close.reason));
+    c_.check_reason(n_, close.reason);
     Link& l = c_.link_of(n_.index, close.peer - 1);
     c_.schedule(0,
                 [&c = c_, &l, side = n_.index == l.a ? 0u : 1u, no = l.connection] { c.close(l, side, no); });
@@ -258,6 +259,16 @@ void Cluster::perform(Node& n, core::Output& out) {
   core::perform_in_order(out, performer);
 }
 
+// Replicas of one release send each other no message that is refused for its time or its content.
+void Cluster::check_reason(const Node& n, const std::string& reason) {
+  for (const char* fault :
+       {"relay at the wrong time", "marks of records", "unrequested", "which was not sent", "unexpected",
+        "record in place of its mark", "about a relay", "had not begun", "beyond the volume",
+        "than the send window allows"})
+    if (reason.find(fault) != std::string::npos)
+      violated(fmt::format("replica {} gets a message that does not fit: {}", n.id, reason));
+}
+
 void Cluster::on_notice(Node& n, const core::Notice& notice) {
   note(fmt::format("replica {}: {}", n.id, notice.text));
   if (notice.text.find("cut off") != std::string::npos)
@@ -285,6 +296,9 @@ void Cluster::on_notice(Node& n, const core::Notice& notice) {
     coverage_.hit("buffer: given up on a secondary");
   if (notice.text.find("The primary last reported") != std::string::npos)
     coverage_.hit("buffer: a forced promotion tells the last report");
+  if (notice.kind == core::NoticeKind::relay &&
+      notice.text.find("did not bring what it had") != std::string::npos)
+    coverage_.hit("relay: it brings nothing");
   if (notice.text.find("was not durable there within") != std::string::npos)
     coverage_.hit("membership: a slow member closed");
   if (notice.text.find("more than half of the journal") != std::string::npos)
@@ -416,6 +430,7 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   Link& l = link_of(from.index, to.index);
   if (!l.up) return;
   note_repair(to, message);
+  note_relay(from, message);
   if (auto* ack = std::get_if<SyncAck>(&message); ack && ack->declined)
     coverage_.hit("resync: data declined");
   if (!is_bulky(message) || l.sent++ % 8 == 0) {
@@ -428,6 +443,7 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   digest(wire_type(message) * 64u + to_id);
   std::size_t side = from.index == l.a ? 0 : 1;
   if (l.silent[side]) return;
+  if (auto* record = std::get_if<RecordMessage>(&message); record && !passes_on(from, *record)) return;
   std::int64_t& last = l.deliver_at[side];
   last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200) +
                             (l.slow_us > 0 ? below(static_cast<std::uint64_t>(l.slow_us)) : 0));

@@ -123,6 +123,10 @@ void Core::step(Event event) {
 void Core::Parts::step(JournalReadDone& e) {
   std::uint64_t n = number_of(e.token);
   if (kind_of(e.token) == TokenKind::spill_fill) return spiller.on_journal_read(n, e.error, e.bytes);
+  if (kind_of(e.token) == TokenKind::relay_read) {
+    if (secondary()) secondary()->on_relay_read(n, e.error, std::move(e.bytes));
+    return;
+  }
   if (!primary()) return;
   if (kind_of(e.token) == TokenKind::spill_read)
     primary()->on_spill_read(n, e.error, std::move(e.bytes));
@@ -189,6 +193,7 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::journal_read:
     case TokenKind::spill_fill:
     case TokenKind::spill_read:
+    case TokenKind::relay_read:
     case TokenKind::arbiter:
       TL_CHECK_MSG(false, "this token has its own event");
   }
@@ -317,6 +322,7 @@ void Core::Parts::step(const PeerUp& e) {
   link->refused = false;
   link->knows_buffers = e.knows_buffers;
   link->knows_reads = e.knows_reads;
+  link->knows_relays = e.knows_relays;
   link->since = volume.now;
   link->connection++;
   link->state.reset();
@@ -475,10 +481,13 @@ void Core::Parts::advance() {
   if (primary() && primary()->may_step_down()) become_secondary();
   refuse_demotion();
   spiller.advance();
-  RecordNo home = volume.home_end;
-  checkpointer.advance();
-  // A round without blocks may end at once. No event follows, and the role may wait for it.
-  if (volume.home_end != home) with_role([](auto& r) { r.advance(); });
+  // A round without blocks may end at once. No event follows. The role may wait for that, and may then ask
+  // for the next round.
+  for (RecordNo home = 0; home != volume.home_end;) {
+    home = volume.home_end;
+    checkpointer.advance();
+    if (volume.home_end != home) with_role([](auto& r) { r.advance(); });
+  }
   tell_state(false);
 }
 

@@ -53,8 +53,8 @@ bool LineRate::carries_the_load() const {
 
 // ---- buffers
 
-FarBuffers::FarBuffers(const Config& config, const Log& log)
-    : can_spill_(config.spill), log_(log), times_(config.buffer_interval) {
+FarBuffers::FarBuffers(const Config& config, const Log& log, const RecordNo& readable_from)
+    : can_spill_(config.spill), log_(log), readable_from_(readable_from), times_(config.buffer_interval) {
   for (const PeerConfig& p : config.peers)
     if (p.buffer)
       buffers_.push_back({.of = p.id,

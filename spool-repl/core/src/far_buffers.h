@@ -10,6 +10,7 @@
 // I/O.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -83,7 +84,8 @@ struct FarBuffer {
 
 class FarBuffers {
  public:
-  FarBuffers(const Config& config, const Log& log);
+  // readable_from: earlier records cannot be read from the damaged journal. It may grow.
+  FarBuffers(const Config& config, const Log& log, const RecordNo& readable_from);
 
   bool empty() const { return buffers_.empty(); }
   auto begin() { return buffers_.begin(); }
@@ -99,8 +101,10 @@ class FarBuffers {
   void follows(FarBuffer& b, RecordNo no, const LogMark& mark, Instant now);
   void follows(FarBuffer& b, RecordNo no, Instant now) { follows(b, no, log_.mark_before(no), now); }
   void give_up(FarBuffer& b, Instant now);
-  // The first record that the replica lacks is here, and so are all behind it.
-  bool reaches(const FarBuffer& b) const { return b.need >= log_.first() || spill_.holds(b.need); }
+  // The first record that the replica lacks is here and readable, and so are all behind it.
+  bool reaches(const FarBuffer& b) const {
+    return spill_.holds(b.need) || b.need >= std::max(log_.first(), readable_from_);
+  }
   void on_cut();               // the log has lost its newest records
   void on_reset(Instant now);  // the log is empty, and of another history
 
@@ -146,6 +150,7 @@ class FarBuffers {
   bool spill_failing_ = false;
   SpillIndex spill_;
   const Log& log_;
+  const RecordNo& readable_from_;
   std::vector<FarBuffer> buffers_;
   WriteTimes times_;
 };

@@ -86,6 +86,13 @@ void Peer::Streaming::note_sent(const LogMark& mark, std::uint64_t bytes) {
   sent_mark = mark;
 }
 
+void Peer::Streaming::go_back(RecordNo end, const LogMark& mark) {
+  for (; !sent.empty() && sent.back().end > end; sent.pop_back()) sent_bytes -= sent.back().bytes;
+  sent_end = end;
+  sent_mark = mark;
+  chunk.reset();
+}
+
 void Peer::Streaming::note_durable(RecordNo end) {
   for (; !sent.empty() && sent.front().end <= end; sent.pop_front()) sent_bytes -= sent.front().bytes;
 }

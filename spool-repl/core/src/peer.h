@@ -112,6 +112,21 @@ struct Peer {
     bool place_known = false;                // by an acknowledgement of this stream
     std::optional<Behind> behind_told;       // to a peer behind a buffered link
     std::map<ReplicaId, KeepFor> keep_told;  // to the others, for each of these peers
+    bool acked = false;                      // an acknowledgement has come on this stream
+    // Where the peer gets its records (relay_control.h). No record goes out until the peer has answered.
+    struct Source {
+      ReplicaId relay = 0;  // 0: from here
+      std::uint64_t seq = 0;
+      bool answered = true;
+      // What the relay had at `since` has to be here soon. 0: it had nothing more than the peer.
+      RecordNo due_end = 0;
+      RecordNo received_end = 0;  // of the peer, at `since`
+      Instant since;
+    };
+    Source source;
+    bool reads() const { return reading || reading_chunk; }
+    // The peer awaits the records from `end` on, which has this mark before it.
+    void go_back(RecordNo end, const LogMark& mark);
   };
 
   // One side has refused. Until the connection is closed, the records of an offer stay, and the peer may
@@ -168,6 +183,12 @@ struct Peer {
   // yet. Its acks cover only the records of this connection.
   bool incomplete = false;
   std::string why;  // reason of the last refusal, by either side
+  // The relays that have failed this peer, and when each may be asked for again.
+  struct Rest {
+    Instant until;
+    Duration next;
+  };
+  std::map<ReplicaId, Rest> rests;
 
  private:
   void leave_stream();

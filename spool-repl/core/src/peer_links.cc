@@ -45,8 +45,14 @@ void PeerLinks::peer_input(ReplicaId id, PeerMessage message) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> ||
                       std::is_same_v<M, Ack> || std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> ||
-                      std::is_same_v<M, SyncAck> || std::is_same_v<M, SyncDiffer>)
+                      std::is_same_v<M, SyncAck> || std::is_same_v<M, SyncDiffer> ||
+                      std::is_same_v<M, TakeAfter> || std::is_same_v<M, RelayLost>)
           handle(*peer, m);
+        else if constexpr (std::is_same_v<M, Subscribe> || std::is_same_v<M, Subscribed> ||
+                           std::is_same_v<M, Taken> || std::is_same_v<M, SubscriptionEnded>)
+          return;  // meant for the secondary that this replica was
+        else if constexpr (std::is_same_v<M, RecordMessage>)
+          return;  // of a relay. Another primary begins with a match request
         else
           refuse(v_, *peer, "unexpected message of a primary: both replicas may be primary");
       },
@@ -59,9 +65,13 @@ void PeerLinks::handle(Peer& peer, const Ack& m) {
     return refuse(v_, peer, "acknowledgement of records of another epoch");
   auto durable = acknowledged(peer, *stream, m.durable);
   RecordNo has = received(*stream, m.received);
+  // A record before the stream's begin, which both logs have, and which this log does not keep any more.
+  bool earlier = !durable && m.durable.lsn < stream->begun_after.lsn;
+  if (earlier) durable = peer.durable_end;
   if (!durable || *durable > stream->sent_end || has > stream->sent_end || has < *durable)
     return refuse(v_, peer, fmt::format("acknowledgement of LSN {}, which was not sent", m.durable.lsn.v));
-  if (*durable >= peer.durable_end) peer.durable_end = *durable, peer.durable_mark = m.durable;
+  if (!earlier && *durable >= peer.durable_end) peer.durable_end = *durable, peer.durable_mark = m.durable;
+  stream->acked = true;
   stream->received_end = std::max(stream->received_end, has);
   stream->note_durable(*durable);
   v_.end_split_brain(peer.id());  // the peer has compared the histories, and follows this one
@@ -77,8 +87,20 @@ void PeerLinks::handle(Peer& peer, const Refuse& m) {
 
 // ---- records
 
+// A relay first: it bounds the marks of those behind it.
 void PeerLinks::pump() {
-  for (Peer& p : peers_) pump(p);
+  auto relay_of = [&](const Peer* p) {
+    const Peer::Streaming* s = p ? p->streaming() : nullptr;
+    return s && s->source.relay != 0 ? peers_.find(s->source.relay) : nullptr;
+  };
+  auto of_depth = [&](unsigned depth) {
+    for (Peer& p : peers_) {
+      const Peer* first = relay_of(&p);
+      unsigned relays = first == nullptr ? 0 : relay_of(first) == nullptr ? 1 : 2;
+      if (relays == depth) pump(p);
+    }
+  };
+  for (unsigned depth : {0u, 1u, 2u}) of_depth(depth);
 }
 
 // Sends missing records in order, within the window, from memory or from the journal. The first record of a
@@ -87,8 +109,10 @@ void PeerLinks::pump() {
 void PeerLinks::pump(Peer& peer) {
   if (!peer.is_streaming() || membership_.first_record_not_durable()) return;
   Peer::Streaming& stream = *peer.streaming();
+  if (!stream.source.answered) return;
   while (!stream.reading && !stream.reading_chunk && stream.sent_end < v_.log.first())
     if (!pump_spilled(peer, stream)) return;
+  if (stream.source.relay != 0) return pump_marks(peer, stream);
   while (!stream.reading && !stream.reading_chunk && stream.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(stream.sent_end);
     if (!room_.for_records(peer, std::uint64_t{r.total_blocks} * block_size)) return;
@@ -103,6 +127,35 @@ void PeerLinks::pump(Peer& peer) {
     v_.out.journal_reads.push_back(
         {make_token(TokenKind::journal_read, n), v_.journal_offset(r.pos), r.total_blocks * block_size});
   }
+}
+
+// The bodies come from the peer's relay.
+void PeerLinks::pump_marks(Peer& peer, Peer::Streaming& stream) {
+  RecordNo end = relays_.marks_end(peer);
+  while (!stream.reads() && stream.sent_end < end && stream.sent.size() < marks_window)
+    send_mark(peer, stream, v_.log.at(stream.sent_end).mark);
+}
+
+// Marks of one batch of output share a message.
+void PeerLinks::send_mark(Peer& peer, Peer::Streaming& stream, const LogMark& mark) {
+  auto* last = v_.out.sends.empty() ? nullptr : std::get_if<Send>(&v_.out.sends.back());
+  auto* marks = last && last->peer == peer.id() ? std::get_if<RecordMarks>(&last->message) : nullptr;
+  if (marks && marks->seq == stream.source.seq && marks->marks.size() < record_marks_max)
+    marks->marks.push_back(mark);
+  else
+    v_.out.sends.push_back(Send{peer.id(), RecordMarks{peer.epoch, stream.source.seq, {mark}}});
+  stream.note_sent(mark, 0);
+}
+
+// The peer has every record up to the mark, and none behind it.
+void PeerLinks::handle(Peer& peer, const TakeAfter& m) {
+  if (!relays_.answers(peer, m)) return;
+  Peer::Streaming& stream = *peer.streaming();
+  auto end = acknowledged(peer, stream, m.mark);
+  if (!end || *end < stream.received_end || *end > stream.sent_end)
+    return refuse(v_, peer, fmt::format("answer with LSN {}, which was not sent", m.mark.lsn.v));
+  stream.source.answered = true;
+  stream.go_back(*end, m.mark);
 }
 
 void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byte> bytes) {
@@ -196,7 +249,7 @@ void PeerLinks::watch(Peer& p) {
 // For a peer that is being filled, or is behind a buffered link, any progress is enough. It may slow the
 // clients down (update_tail_limit, bound_buffers), but must not block them.
 void PeerLinks::watch_filling(Peer& p, Peer::Streaming& s) {
-  bool waits = p.durable_end < s.sent_end;
+  bool waits = p.durable_end < s.sent_end || !s.source.answered;
   std::uint64_t filled = p.durable_end;
   if (s.resync) {
     const Peer::Resync& r = *s.resync;
@@ -232,6 +285,7 @@ void PeerLinks::close_slow() {
 
 std::optional<Instant> PeerLinks::next_tick() const {
   std::optional<Instant> next = next_far_tick();
+  if (auto at = relays_.next_tick()) next = std::min(next.value_or(*at), *at);
   for (const Peer& p : peers_) {
     const Peer::Streaming* s = p.streaming();
     if (s && s->commit_waits.next_tick())
@@ -280,6 +334,7 @@ void PeerLinks::fill_status(VolumeStatus& s, bool no_room) const {
           p.why};
     to.in_sync = (term_.in_sync() & set_of(p.id())) != 0;
     to.on_its_way = room_.on_its_way(p);
+    if (p.is_streaming()) to.relay = p.streaming()->source.relay;
     if (far) to.buffer.emplace().waits = p.in<Peer::Matching>() && waits_for_line(p);
     const Peer::Resync* resync = p.resync();
     to.sync_target = resync != nullptr;

@@ -7,11 +7,15 @@
 
 #include "checkpointer.h"
 #include "membership.h"
+#include "relay_control.h"
 #include "repair.h"
 #include "resync_source.h"
 #include "send_room.h"
 
 namespace twinloft::repl::core {
+
+// Of records that a peer gets from its relay: so many may be on their way. Both sides keep their marks.
+inline constexpr std::size_t marks_window = 8192;
 
 class PeerLinks {
  public:
@@ -23,7 +27,8 @@ class PeerLinks {
         term_(term),
         membership_(membership),
         resync_(resync),
-        room_(room) {}
+        room_(room),
+        relays_(volume, peers, term) {}
   PeerLinks(const PeerLinks&) = delete;
   PeerLinks& operator=(const PeerLinks&) = delete;
 
@@ -38,6 +43,7 @@ class PeerLinks {
 
   void match_those_that_wait();
   void close_slow();
+  void choose_relays() { relays_.advance(); }
   void pump();
   // Sends each peer the commit point, with the next message or soon. `now`: at once.
   void flush_messages(bool now);
@@ -66,7 +72,11 @@ class PeerLinks {
   void handle(Peer& peer, const SyncReady& message) { resync_.handle(peer, message); }
   void handle(Peer& peer, const SyncAck& message) { resync_.handle(peer, message); }
   void handle(Peer& peer, const SyncDiffer& message) { resync_.handle(peer, message); }
+  void handle(Peer& peer, const TakeAfter& message);
+  void handle(Peer& peer, const RelayLost& message) { relays_.handle(peer, message); }
   void pump(Peer& peer);
+  void pump_marks(Peer& peer, Peer::Streaming& stream);
+  void send_mark(Peer& peer, Peer::Streaming& stream, const LogMark& mark);
   void journal_is_damaged(Peer& peer, const std::string& how);
   std::uint64_t backlog(const Peer& peer) const;
   void watch(Peer& peer);
@@ -100,6 +110,7 @@ class PeerLinks {
   Membership& membership_;
   ResyncSource& resync_;
   const SendRoom& room_;
+  RelayControl relays_;
   Instant next_report_{};  // of lags
 };
 

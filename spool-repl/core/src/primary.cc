@@ -32,6 +32,7 @@ void Primary::advance() {
   if (v_.failed || term_.lost()) return io_.fail_everything();
   membership_.log_epoch_if_due();
   links_.match_those_that_wait();
+  links_.choose_relays();
   links_.close_slow();
   membership_.consider_change();
   membership_.bound_suspension();

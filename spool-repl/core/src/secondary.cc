@@ -18,7 +18,9 @@ Secondary::Secondary(Volume& volume, Checkpointer& checkpointer)
       checkpointer_(checkpointer),
       target_(volume, checkpointer),
       rejoin_(volume, checkpointer, target_),
-      discarding_(volume, rejoin_) {
+      discarding_(volume, rejoin_),
+      intake_(volume),
+      service_(volume) {
   epoch_ = v_.log.epoch_before(v_.log.end());
 }
 
@@ -67,6 +69,8 @@ void Secondary::drop_resync() {
 }
 
 void Secondary::peer_down(ReplicaId id) {
+  service_.ended(id);
+  intake_.peer_down(id);
   if (id != primary_) return;
   if (is<Following>())
     v_.out.notices.push_back(
@@ -82,6 +86,7 @@ void Secondary::peer_state(ReplicaId id, const NodeState& state) {
 
 void Secondary::peer_input(ReplicaId id, PeerMessage message) {
   if (auto* request = std::get_if<MatchRequest>(&message)) return match(id, *request);
+  if (step_relay(id, message)) return;
   if (id != primary_) {
     // Messages that were in flight when the peer ceased to be the primary are dropped. A refusal is reported.
     if (auto* m = std::get_if<Refuse>(&message)) v_.out.closes.push_back({id, m->reason});
@@ -93,7 +98,7 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> ||
-                      std::is_same_v<M, Ack>)
+                      std::is_same_v<M, Ack> || std::is_same_v<M, TakeAfter> || std::is_same_v<M, RelayLost>)
           refuse("unexpected message of a secondary: both replicas may be secondary");
         else if constexpr (std::is_same_v<M, SyncData> || std::is_same_v<M, SyncCheck> ||
                            std::is_same_v<M, SyncEnd>)
@@ -103,7 +108,9 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
                            !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck> &&
                            !std::is_same_v<M, SyncDiffer> && !std::is_same_v<M, FetchBlock> &&
                            !std::is_same_v<M, FetchedBlock> && !std::is_same_v<M, ReadBlocks> &&
-                           !std::is_same_v<M, BlocksRead>)
+                           !std::is_same_v<M, BlocksRead> && !std::is_same_v<M, Subscribe> &&
+                           !std::is_same_v<M, Subscribed> && !std::is_same_v<M, Taken> &&
+                           !std::is_same_v<M, SubscriptionEnded>)
           handle(m);
       },
       message);
@@ -352,11 +359,67 @@ void Secondary::keep_for_others() {
   }
 }
 
+// ---- relays
+
+// True: the message was one between a relay and its neighbour. What has been sent before one of them has
+// changed its state is dropped.
+bool Secondary::step_relay(ReplicaId from, PeerMessage& message) {
+  if (auto* m = std::get_if<RecordMessage>(&message)) {
+    if (from == primary_) return false;
+    intake_.handle(from, *m, incoming() ? incoming()->bytes : 0);
+    take_from_relay();
+    return true;
+  }
+  if (const auto* m = std::get_if<Subscribe>(&message))
+    service_.handle(from, *m);
+  else if (const auto* taken = std::get_if<Taken>(&message))
+    service_.handle(from, *taken);
+  else if (const auto* begun = std::get_if<Subscribed>(&message))
+    intake_.handle(from, *begun);
+  else if (const auto* ended = std::get_if<SubscriptionEnded>(&message))
+    service_.ended(from, *ended), intake_.handle(from, *ended);
+  else
+    return false;
+  return true;
+}
+
+// The records that were not journaled yet come again, in their place.
+void Secondary::handle(const TakeFrom& m) {
+  auto* f = std::get_if<Following>(&link_);
+  if (m.epoch != epoch_ || !f || target_.fills()) return refuse("change of the relay at the wrong time");
+  f->in.records.clear();
+  f->in.bytes = 0;
+  intake_.begin(primary_, m);
+}
+
+void Secondary::handle(RecordMarks& m) {
+  if (std::string why = intake_.take(m); !why.empty()) return refuse(std::move(why));
+  take_from_relay();
+}
+
+void Secondary::take_from_relay() {
+  auto* f = std::get_if<Following>(&link_);
+  if (!f || v_.failed) return;
+  while (auto record = intake_.next()) {
+    f->in.bytes += record->meta.size() + record->payload.size();
+    f->in.records.push_back(std::move(*record));
+  }
+  take_backlog();
+}
+
+// Without a primary whose records follow those here, neither side of a relay makes sense.
+void Secondary::end_relays() {
+  if (is<Following>()) return;
+  if (intake_.relay() != 0) intake_.end();
+  if (!service_.empty()) service_.end_all("it follows no primary now");
+}
+
 // ---- records
 
 void Secondary::handle(RecordMessage& m) {
   Incoming* in = incoming();
   if (m.epoch != epoch_ || !in) return refuse("record of another epoch");
+  if (intake_.relay() != 0) return refuse("record in place of its mark");
   in->bytes += m.meta.size() + m.payload.size();
   // A primary above this ignores the largest window.
   if (in->bytes > buffered_windows * v_.config.send_window_bytes + 2 * wire_payload_max)
@@ -393,7 +456,9 @@ std::expected<bool, std::string> Secondary::take_record(const RecordMessage& m) 
     return std::unexpected("record with a payload of the wrong size");
   std::vector<const std::byte*> blocks;
   for (std::size_t at = 0; at < m.payload.size(); at += block_size) blocks.push_back(m.payload.data() + at);
-  if (auto ok = verify_payload(*body, blocks); !ok) return std::unexpected(ok.error().message);
+  bool verified = intake_.relay() != 0;  // each record of a relay was
+  if (!verified)
+    if (auto ok = verify_payload(*body, blocks); !ok) return std::unexpected(ok.error().message);
   LogMark last = v_.log.last_mark();
   if (body->header.first_lsn != last.lsn + 1 || body->header.prev_hash != last.hash)
     return std::unexpected(
@@ -431,6 +496,9 @@ void Secondary::advance() {
   v_.settle_refill();
   rejoin_.advance();
   take_backlog();
+  end_relays();
+  intake_.ask();
+  service_.advance();
   // Commits only records that are matched with this primary, durable here, and at or below its commit point.
   auto* f = std::get_if<Following>(&link_);
   if (!f || !rejoin_.steady()) return;
@@ -474,6 +542,8 @@ void Secondary::flush_messages() {
   auto* f = std::get_if<Following>(&link_);
   if (!f || v_.failed) return;
   target_.flush_messages();
+  service_.send();
+  intake_.flush_messages();
   Ack ack{epoch_, v_.log.last_mark().lsn, v_.log.mark_before(v_.log.durable_end())};
   if (ack == f->acked) return;
   bool company = has_message_to(v_.out, primary_);
@@ -486,8 +556,10 @@ std::optional<Instant> Secondary::next_tick() const {
   if (auto at = discarding_.next_tick()) return at;
   auto* f = std::get_if<Following>(&link_);
   if (!f) return std::nullopt;
-  auto next = target_.next_tick(), ack = f->ack_waits.next_tick();
-  return next && ack ? std::min(*next, *ack) : next ? next : ack;
+  std::optional<Instant> next;
+  for (auto at : {target_.next_tick(), f->ack_waits.next_tick(), intake_.next_tick()})
+    if (at) next = std::min(next.value_or(*at), *at);
+  return next;
 }
 
 void Secondary::fill_status(VolumeStatus& s) const {
@@ -505,6 +577,8 @@ void Secondary::fill_status(VolumeStatus& s) const {
     to.received = v_.log.last_mark().lsn;
     to.durable = v_.log.mark_before(v_.log.durable_end()).lsn;
     to.in_sync = (s.in_sync & set_of(to.id)) != 0;
+    to.relays_to = service_.serves(to.id);
+    to.takes_from = intake_.takes() && intake_.relay() == to.id;
     to.sync_source = to.id == primary_ && s.inconsistent && is<Following>();
     if (to.sync_source) to.synced_blocks = progress.done, to.sync_total_blocks = progress.total;
     if (to.id != why_of_ || why_.empty()) continue;
@@ -524,7 +598,7 @@ bool Secondary::settled() const {
   auto* f = std::get_if<Following>(&link_);
   auto* b = std::get_if<Begun>(&link_);
   bool taken = (!f || f->in.records.empty()) && (!b || b->in.records.empty());
-  return taken && rejoin_.steady() && target_.settled();
+  return taken && intake_.settled() && rejoin_.steady() && target_.settled();
 }
 
 void Secondary::check_invariants() const {

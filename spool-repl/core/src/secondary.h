@@ -18,6 +18,8 @@
 #include "companion.h"
 #include "discard.h"
 #include "rejoin.h"
+#include "relay_intake.h"
+#include "relay_service.h"
 #include "repair.h"
 #include "resync_target.h"
 #include "volume.h"
@@ -29,7 +31,8 @@ class Secondary {
   Secondary(Volume& volume, Checkpointer& checkpointer);
 
   void submit(const ClientRequest& request);  // a secondary serves no clients: EROFS
-  void peer_up(ReplicaId) {}                  // a primary shows itself by its MatchRequest
+  // A primary shows itself by its MatchRequest, a neighbour by its Subscribe.
+  void peer_up(ReplicaId) {}
   void peer_down(ReplicaId id);
   void peer_input(ReplicaId id, PeerMessage message);
   void peer_state(ReplicaId id, const NodeState& state);
@@ -39,6 +42,9 @@ class Secondary {
   void on_reset_durable();
   void on_consistent_durable() { target_.on_consistent_durable(); }
   void on_check_read(std::uint64_t bit, int error) { target_.on_check_read(bit, error); }
+  void on_relay_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes) {
+    service_.on_journal_read(token_number, error, std::move(bytes));
+  }
   std::vector<Stream> streams() const;
   void discard(const Discard& command) { discarding_.ask(command, why_of_); }
   bool discards() const { return discarding_.active(); }
@@ -90,6 +96,10 @@ class Secondary {
   void handle(const SyncProgress& message);
   void handle(const Behind& message);
   void handle(const KeepFor& message);
+  void handle(const TakeFrom& message);
+  void handle(RecordMarks& message);
+  bool step_relay(ReplicaId from, PeerMessage& message);
+  void end_relays();
   template <class Message>
   void pass_on(Message& message);  // to the target of a resync
   std::string why_not_begun(const Begin& message) const;
@@ -100,6 +110,7 @@ class Secondary {
   void note_refusal(const std::string& reason, bool split_brain);
   void note_covered(RecordNo end, Lsn primary_commit);
   void take_backlog();
+  void take_from_relay();
   void keep_for_others();
   std::expected<bool, std::string> take_record(const RecordMessage& message);  // false: no room now
   bool is_awaited(const Ack& ack, const Ack& told) const;
@@ -112,6 +123,8 @@ class Secondary {
   ResyncTarget target_;
   Rejoin rejoin_;
   Discarding discarding_;
+  RelayIntake intake_;
+  RelayService service_;
   ReplicaId primary_ = 0;  // the peer that is connected as primary; 0: none
   Epoch epoch_;            // of the primary
   Lsn common_;             // the newest record that both are known to have, by the last matching

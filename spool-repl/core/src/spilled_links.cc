@@ -92,6 +92,9 @@ bool PeerLinks::pump_spilled(Peer& peer, Peer::Streaming& stream) {
     refuse(v_, peer, fmt::format("replica {} lacks records that are not kept any more", peer.id()));
     return false;
   }
+  bool by_relay = stream.source.relay != 0;
+  if (by_relay && (stream.sent.size() >= marks_window || stream.sent_end >= relays_.marks_end(peer)))
+    return false;
   if (stream.chunk && stream.chunk->at >= stream.chunk->bytes.size()) stream.chunk.reset();
   const SpillIndex::Held& held = v_.far.spill().of(stream.sent_end);
   std::uint64_t next = stream.chunk ? std::min<std::uint64_t>(stream.chunk->bytes.size() - stream.chunk->at,
@@ -122,9 +125,13 @@ std::string PeerLinks::send_spilled(Peer& peer, Peer::Streaming& stream) {
   LogMark last = stream.sent_mark;
   if (r->body.header.prev_hash != last.hash || r->body.header.first_lsn != last.lsn + 1)
     return fmt::format("is damaged: record {} does not follow {}", r->body.header.first_lsn.v, last.lsn.v);
-  v_.out.sends.push_back(Send{peer.id(), stored_message(peer, *r)});
   stream.chunk->at += r->bytes;
-  stream.note_sent(r->body.mark(), r->bytes);
+  if (stream.source.relay != 0) {
+    send_mark(peer, stream, r->body.mark());
+  } else {
+    v_.out.sends.push_back(Send{peer.id(), stored_message(peer, *r)});
+    stream.note_sent(r->body.mark(), r->bytes);
+  }
   if (stream.sent_end >= v_.log.first()) stream.chunk.reset();
   return "";
 }

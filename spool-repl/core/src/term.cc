@@ -72,7 +72,8 @@ RecordNo Term::acked_end() const {
     const Peer::Streaming* stream = p.streaming();
     if (!stream) continue;
     if (p.config.protocol == Protocol::B) end = std::min(end, stream->received_end);
-    if (p.config.protocol == Protocol::A && !p.config.buffer) end = std::min(end, stream->sent_end);
+    if (p.config.protocol == Protocol::A && !p.config.buffer)
+      end = std::min(end, stream->source.answered ? stream->sent_end : stream->received_end);
   }
   return end;
 }

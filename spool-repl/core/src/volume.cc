@@ -31,7 +31,7 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       sb(recovered.superblock),
       home_map(recovered.home_map),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
-      far(config, log),
+      far(config, log, readable_from),
       committed(a) {
   distrusts_disk = disk.inconsistent();
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
@@ -445,8 +445,7 @@ void Volume::settle_loss(RecordNo epoch_end) {
 
 void Volume::give_up_unreachable() {
   for (FarBuffer& b : far) {
-    bool readable = far.spill().holds(b.need) || b.need >= readable_from;
-    if (b.given_up() || (far.reaches(b) && readable)) continue;
+    if (b.given_up() || far.reaches(b)) continue;
     far.give_up(b, now);
     out.notices.push_back(
         {true,

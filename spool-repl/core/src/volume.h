@@ -34,7 +34,8 @@ enum class TokenKind : std::uint8_t {
   erase,
   spill_fill,  // a journal read for the spill
   spill_write,
-  spill_read
+  spill_read,
+  relay_read  // a journal read for a neighbour
 };
 inline Token make_token(TokenKind kind, std::uint64_t n) {
   return (std::uint64_t(kind) << 56) | n;
@@ -62,6 +63,7 @@ struct Link {
   bool other_arbiter = false;  // the peer uses another arbiter, or none
   bool knows_buffers = false;  // it understands Behind and KeepFor
   bool knows_reads = false;    // it understands ReadBlocks
+  bool knows_relays = false;   // it understands TakeFrom and the messages around it
 };
 
 class Volume {
@@ -189,6 +191,7 @@ class Volume {
   std::vector<DirtyMap> dirty;  // by slot of the superblock
   unsigned journal_in_flight = 0;
   std::uint64_t home_changes = 0;  // counts releases from the committed image, which make older reads stale
+  std::uint64_t relay_reads = 0;   // of the journal, so far. No answer counts for a later role
   std::uint64_t arbiter_questions = 0;  // unique in this process: no answer counts for a later primary
   Instant now;
   Instant committed_since;  // when the committed image last became non-empty, or a checkpoint began

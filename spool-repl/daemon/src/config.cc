@@ -276,6 +276,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
            "suspend_timeout",
            "archive",
            "spill",
+           "site",
            "peer",
            "fuse",
            "ublk",

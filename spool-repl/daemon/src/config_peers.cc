@@ -42,6 +42,52 @@ void read_compression(const Table& p, const toml::table& table, PeerSettings& pe
   peer.compression = *setting;
 }
 
+void read_site(const Table& t, std::string& site) {
+  t.text("site", site);
+  if (site.size() > 64) t.error(t.raw().get("site"), "site", "longer than 64 bytes");
+}
+
+// Whether the way of the records to a peer leads back to it.
+bool is_circle(const std::vector<PeerSettings>& peers, ReplicaId id) {
+  ReplicaId at = id;
+  for (std::size_t steps = 0; steps <= peers.size(); ++steps) {
+    auto peer = std::find_if(peers.begin(), peers.end(), [&](const PeerSettings& p) { return p.id == at; });
+    if (peer == peers.end() || peer->through == 0) return false;
+    at = peer->through;
+    if (at == id) return true;
+  }
+  return false;
+}
+
+// Replicas of one site take from each other, and the primary chooses who from whom.
+void check_sites(const Table& t, const toml::array& peers, const VolumeSettings& v) {
+  for (const toml::node& node : peers) {
+    const toml::table* table = node.as_table();
+    auto id = table ? table->get_as<std::int64_t>("id") : nullptr;
+    auto peer = std::find_if(v.peers.begin(), v.peers.end(),
+                             [&](const PeerSettings& p) { return id && p.id == id->get(); });
+    if (!table || !id || peer == v.peers.end()) continue;
+    Table p(t, *table, fmt::format("volume.{}.peer", v.name));
+    auto through = std::find_if(v.peers.begin(), v.peers.end(),
+                                [&](const PeerSettings& other) { return other.id == peer->through; });
+    const toml::node* at = table->get("through");
+    if (!peer->site.empty() && v.site.empty())
+      p.error(table->get("site"), "site",
+              fmt::format("needs volume.{}.site: where this replica stands", v.name));
+    if (peer->through == 0) continue;
+    if (through == v.peers.end())
+      p.error(at, "through", fmt::format("replica {} is no [[volume.{}.peer]]", peer->through, v.name));
+    else if (peer->through == peer->id || is_circle(v.peers, peer->id))
+      p.error(at, "through", "the way of the records would lead in a circle");
+    else if (!peer->buffer && through->buffer)
+      p.error(at, "through", fmt::format("replica {} is behind a buffer, and this peer is not", through->id));
+    else if (through->protocol < peer->protocol)
+      p.error(
+          at, "through",
+          fmt::format("replica {} has a weaker protocol: acknowledgements would wait for it", through->id));
+  }
+}
+
 }  // namespace
 
 void read_bandwidth(const Table& t, stream::BandwidthPlan& plan) {
@@ -82,6 +128,7 @@ void read_peers(const Table& t, VolumeSettings& v) {
   const toml::array* peers = t.raw().get_as<toml::array>("peer");
   if (!peers && t.raw().contains("peer"))
     return t.error(t.raw().get("peer"), "peer", fmt::format("expected [[volume.{}.peer]]", v.name));
+  read_site(t, v.site);
   if (!peers) return;
   for (const auto& node : *peers) {
     const toml::table* table = node.as_table();
@@ -92,7 +139,7 @@ void read_peers(const Table& t, VolumeSettings& v) {
     Table p(t, *table, fmt::format("volume.{}.peer", v.name));
     PeerSettings peer;
     p.allow({"id", "address", "protocol", "certificate_name", "clear_text", "buffer", "buffer_full",
-             "bandwidth", "bandwidth_at", "compression", "paths"});
+             "bandwidth", "bandwidth_at", "compression", "paths", "site", "through"});
     p.integer("id", 1, replica_id_max, peer.id, true);
     p.texts("address", peer.addresses, net::paths_max, true);
     for (const std::string& address : peer.addresses) p.peer_address("address", address);
@@ -105,6 +152,8 @@ void read_peers(const Table& t, VolumeSettings& v) {
                        peer.protocol);
     read_buffer(p, *table, v, peer);
     read_compression(p, *table, peer);
+    read_site(p, peer.site);
+    p.integer("through", 1, replica_id_max, peer.through);
     read_bandwidth(p, peer.bandwidth);
     p.text("certificate_name", peer.certificate_name);
     p.choice<bool>("clear_text", {{"direct-cable", true}}, peer.direct_cable);
@@ -123,6 +172,7 @@ void read_peers(const Table& t, VolumeSettings& v) {
       if (other.id == peer.id) p.error(table->get("id"), "id", "is used twice");
     v.peers.push_back(std::move(peer));
   }
+  check_sites(t, *peers, v);
   if (v.peers.size() > bitmap_slots)
     return t.error(t.raw().get("peer"), "peer", fmt::format("more than {} peers", bitmap_slots));
 }

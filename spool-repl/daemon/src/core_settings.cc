@@ -58,6 +58,8 @@ const char* name_of(core::NoticeKind kind) {
       return "buffer-full";
     case buffer_eased:
       return "buffer-eased";
+    case relay:
+      return "relay";
   }
   return "notice";
 }
@@ -101,7 +103,8 @@ core::Config core_config(const VolumeSettings& s) {
   c.resync_rate_min = s.resync_rate_min;
   c.suspend_timeout = s.suspend_timeout;
   c.read_policy = s.read_balancing;
-  for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol, p.buffer});
+  for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol, p.buffer, p.site, p.through});
+  c.site = s.site;
   c.seal_after = s.seal_after;
   c.write_ack_durable = s.write_ack_durable;
   c.journal_writes_in_flight = s.journal_writes_in_flight;

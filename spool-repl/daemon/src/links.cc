@@ -43,7 +43,8 @@ Result<std::unique_ptr<Links>> Links::start(const VolumeSettings& settings, cons
           [&l](ReplicaId id) {
             std::uint64_t features = l.net_->features(id);
             l.step_(core::PeerUp{id, (features & net::feature_buffers) != 0,
-                                 (features & net::feature_reads) != 0});
+                                 (features & net::feature_reads) != 0,
+                                 (features & net::feature_relays) != 0});
           },
           [&l](ReplicaId id) { l.step_(core::PeerDown{id}); },
           [&l](ReplicaId id, PeerMessage m) { l.step_(core::PeerInput{id, std::move(m)}); },

@@ -357,6 +357,14 @@ std::string memory_text(const NodeView& v, const core::PeerStatus& p) {
                      size_text(p.on_its_way), size_text(m.bound));
 }
 
+// At each of the three: the primary, the relay and the replica behind it.
+std::string relay_text(const core::PeerStatus& p) {
+  constexpr const char* next = "\n           ";
+  if (p.relay != 0) return fmt::format("{}gets its records from replica {}", next, p.relay);
+  if (p.relays_to) return fmt::format("{}gets its records from here", next);
+  return p.takes_from ? fmt::format("{}this replica gets its records from it", next) : "";
+}
+
 // Of a primary. Nothing is said as long as every read is from this machine's disk.
 std::string reads_text(const core::VolumeStatus& s, const core::PeerStatus& p) {
   bool balances = s.read_policy != core::ReadPolicy();
@@ -412,6 +420,7 @@ std::string status_text(const NodeView& v) {
     out += bandwidth_text(v, p);
     out += memory_text(v, p);
     out += reads_text(s, p);
+    out += relay_text(p);
     if (p.split_brain) out += "\n           SPLIT BRAIN: each replica has writes that the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -571,6 +580,9 @@ json::object peer_json(const NodeView& v, const core::PeerStatus& p) {
           {"link", link_json(v, p)},
           {"buffer", buffer_json(p)},
           {"on_its_way_bytes", p.on_its_way},
+          {"relay", p.relay},
+          {"relays_to", p.relays_to},
+          {"takes_from", p.takes_from},
           {"reads", p.reads},
           {"wrong_reads", p.wrong_reads},
           {"reason", p.why}};

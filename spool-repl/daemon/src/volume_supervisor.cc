@@ -196,7 +196,7 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
   compare("resync_latency_target", &V::resync_latency_target),
       compare("resync_rate_min", &V::resync_rate_min);
   compare("suspend_timeout", &V::suspend_timeout), compare("archive", &V::archive),
-      compare("spill", &V::spill), compare("size", &V::size);
+      compare("spill", &V::spill), compare("site", &V::site), compare("size", &V::size);
   compare("data", &V::data), compare("journal", &V::journal), compare("journal_size", &V::journal_size),
       compare("arena", &V::arena);
   compare("listen", &V::listen), compare("control", &V::control), compare("state_file", &V::state_file),
@@ -213,6 +213,7 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
                                [](const PeerSettings& x, const PeerSettings& y) {
                                  return x.id == y.id && x.protocol == y.protocol &&
                                         x.certificate_name == y.certificate_name && x.buffer == y.buffer &&
+                                        x.site == y.site && x.through == y.through &&
                                         x.direct_cable == y.direct_cable &&
                                         (!x.direct_cable || x.addresses == y.addresses);
                                });

@@ -164,6 +164,44 @@ struct Encoder {
     for (std::uint64_t word : m.zeros) w.put(word);
     w.put_bytes(m.content);
   }
+  void operator()(const TakeFrom& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.relay);
+  }
+  void operator()(const TakeAfter& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    (*this)(m.mark);
+  }
+  void operator()(const RecordMarks& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    for (const LogMark& mark : m.marks) (*this)(mark);
+  }
+  void operator()(const RelayLost& m) { numbered_reason(m); }
+  void operator()(const Subscribe& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    (*this)(m.after);
+  }
+  void operator()(const Subscribed& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+  }
+  void operator()(const Taken& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.received.v);
+    w.put(m.durable.v);
+  }
+  void operator()(const SubscriptionEnded& m) { numbered_reason(m); }
+  template <class Message>
+  void numbered_reason(const Message& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put_bytes(as_bytes(std::string_view(m.why).substr(0, reason_bytes_max)));
+  }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
     w.put_bytes(m.attempt.bytes);
@@ -326,6 +364,42 @@ struct Decoder {
       }
       case 25:
         return blocks_read();
+      case 26: {
+        auto m = numbered<TakeFrom>();
+        m.relay = r.get<std::uint32_t>();
+        if (m.relay > replica_id_max) return fail(Errc::corrupt, "replica {} as a relay", m.relay);
+        return m;
+      }
+      case 27: {
+        auto m = numbered<TakeAfter>();
+        m.mark = mark();
+        return m;
+      }
+      case 28:
+        return record_marks();
+      case 29: {
+        auto m = numbered<RelayLost>();
+        TL_TRY_ASSIGN(m.why, text());
+        return m;
+      }
+      case 30: {
+        auto m = numbered<Subscribe>();
+        m.after = mark();
+        return m;
+      }
+      case 31:
+        return numbered<Subscribed>();
+      case 32: {
+        auto m = numbered<Taken>();
+        m.received = lsn();
+        m.durable = lsn();
+        return m;
+      }
+      case 33: {
+        auto m = numbered<SubscriptionEnded>();
+        TL_TRY_ASSIGN(m.why, text());
+        return m;
+      }
       case 11: {
         ClaimReply m;
         r.get_into(m.attempt.bytes);
@@ -336,6 +410,25 @@ struct Decoder {
       default:
         return fail(Errc::corrupt, "message of unknown type {}", index + 32);
     }
+  }
+
+  template <class Message>
+  Message numbered() {
+    Message m;
+    m.epoch = epoch();
+    m.seq = r.get<std::uint64_t>();
+    return m;
+  }
+
+  Result<PeerMessage> record_marks() {
+    auto m = numbered<RecordMarks>();
+    constexpr std::size_t mark_bytes = sizeof(std::uint64_t) + sizeof(Hash128);
+    std::size_t bytes = r.remaining(), count = bytes / mark_bytes;
+    if (bytes == 0 || bytes % mark_bytes != 0 || count > record_marks_max)
+      return fail(Errc::corrupt, "{} bytes of marks", bytes);
+    m.marks.resize(count);
+    for (LogMark& each : m.marks) each = mark();
+    return m;
   }
 
   Result<PeerMessage> record() {

@@ -153,6 +153,12 @@ struct HostilePeer : RolesTest {
   void run(std::uint64_t seed, Arbiter arbiter) {
     dice = SeededRandom(seed);
     std::size_t count = 2 + dice.below(2);
+    also = nullptr;
+    if (count > 2 && one_in(2))  // replicas 2 and 3 are at another site than 1
+      also = [](ReplicaId id, Config& c) {
+        c.site = id == 1 ? "here" : "there";
+        for (PeerConfig& p : c.peers) p.site = p.id == 1 ? "here" : "there";
+      };
     make(count, arbiter, one_in(2) ? OnPeerLoss::go_on : OnPeerLoss::suspend);
     said.assign(count, {});
     held.reset();

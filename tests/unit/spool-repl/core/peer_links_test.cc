@@ -88,6 +88,26 @@ TEST_F(PeerLinksTest, SendsTheRecordsAndTakesAcknowledgementsOfWhatWasSent) {
   EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
 }
 
+// Both logs have the record where the stream begins. The peer has it in memory, and its durable records are
+// older than the log here reaches back.
+TEST_F(PeerLinksTest, AnAcknowledgementMayNameARecordBehindTheTail) {
+  parts->make_durable();
+  up();
+  MatchState same = empty_log();
+  same.last = log().last_mark();
+  input(same);
+  ASSERT_TRUE(peer().is_streaming());
+  LogMark older{Lsn{0}, {}};
+  ASSERT_FALSE(log().find(older));
+  input(Ack{peer().epoch, same.last.lsn, older});
+  EXPECT_TRUE(peer().is_streaming());
+  EXPECT_EQ(peer().durable_end, 0u) << "nothing is known";
+  input(Ack{peer().epoch, same.last.lsn, same.last});
+  EXPECT_EQ(peer().durable_end, log().end());
+  input(Ack{peer().epoch, same.last.lsn, {same.last.lsn, {}}});
+  EXPECT_FALSE(peer().is_streaming()) << "a record of another history";
+}
+
 TEST_F(PeerLinksTest, TheFirstRecordOfAVolumeIsSentOnceItIsDurableHere) {
   up();
   peer().in<Peer::Matching>()->answer = empty_log();

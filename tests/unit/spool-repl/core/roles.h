@@ -30,6 +30,7 @@ struct RolesTest : testing::Test {
 
   Duration ask_peers_for{0};  // 0, as if every start was long ago; see start_test.cc for others
   Duration ask_refused_for{0};
+  std::function<void(ReplicaId, Config&)> also = {};  // further settings
   Config config_of(ReplicaId id, std::size_t count) {
     Config c;
     c.ask_refused_for = ask_refused_for;
@@ -37,6 +38,7 @@ struct RolesTest : testing::Test {
     c.ask_peers_for = ask_peers_for;
     for (ReplicaId other = 1; other <= count; ++other)
       if (other != id) c.peers.push_back({other, Protocol::C});
+    if (also) also(id, c);
     return c;
   }
   void make(std::size_t count, Arbiter arbiter = Arbiter::manual, OnPeerLoss loss = OnPeerLoss::suspend,

@@ -161,6 +161,19 @@ TEST_F(StatusText, ABufferedLinkTellsItsLag) {
   EXPECT_TRUE(says("its resync waits until the line can carry the load")) << text();
 }
 
+TEST_F(StatusText, APeerTellsWhereItsRecordsComeFrom) {
+  connect(3);
+  EXPECT_FALSE(says("records"));
+  EXPECT_NE(json().find(R"("relay":0,"relays_to":false,"takes_from":false)"), std::string::npos);
+  peer(3).relay = 2;
+  EXPECT_TRUE(says("\n           gets its records from replica 2\n")) << text();
+  EXPECT_NE(json().find(R"("relay":2)"), std::string::npos);
+  peer(3).relay = 0, peer(3).relays_to = true;
+  EXPECT_TRUE(says("\n           gets its records from here\n"));
+  peer(3).relays_to = false, peer(3).takes_from = true;
+  EXPECT_TRUE(says("\n           this replica gets its records from it\n"));
+}
+
 TEST_F(StatusText, ALinkTellsItsPaths) {
   connect(3);
   NodeView view{settings, {}, 1 << 20, {}, {}, false, {}, status, meter};

@@ -238,12 +238,13 @@ TEST(Golden, SpillHeader) {
 }
 
 TEST(Golden, Wire) {
-  const char* names[] = {"match-request", "match-state",   "probe",      "probe-reply", "begin",
-                         "record",        "ack",           "commit",     "refuse",      "node-state",
-                         "claim",         "claim-reply",   "sync-begin", "sync-ready",  "sync-data",
-                         "sync-ack",      "sync-end",      "sync-check", "sync-differ", "sync-progress",
-                         "fetch-block",   "fetched-block", "behind",     "keep-for",    "read-blocks",
-                         "blocks-read"};
+  const char* names[] = {
+      "match-request", "match-state",   "probe",       "probe-reply",       "begin",        "record",
+      "ack",           "commit",        "refuse",      "node-state",        "claim",        "claim-reply",
+      "sync-begin",    "sync-ready",    "sync-data",   "sync-ack",          "sync-end",     "sync-check",
+      "sync-differ",   "sync-progress", "fetch-block", "fetched-block",     "behind",       "keep-for",
+      "read-blocks",   "blocks-read",   "take-from",   "take-after",        "record-marks", "relay-lost",
+      "subscribe",     "subscribed",    "taken",       "subscription-ended"};
   auto all = messages();
   ASSERT_EQ(std::size(names), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

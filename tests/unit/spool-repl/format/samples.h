@@ -192,7 +192,15 @@ inline std::vector<PeerMessage> messages() {
           Behind{epoch, Lsn{44}, Lsn{30}, 1 << 20, 2500},
           KeepFor{epoch, 3, true, mark(30)},
           ReadBlocks{epoch, 8, Lba{640}, 70, Lsn{45}},
-          BlocksRead{epoch, 8, Lsn{46}, 70, {~std::uint64_t{0}, 0x3e}, block(0xd4)}};
+          BlocksRead{epoch, 8, Lsn{46}, 70, {~std::uint64_t{0}, 0x3e}, block(0xd4)},
+          TakeFrom{epoch, 10, 3},
+          TakeAfter{epoch, 10, mark(43)},
+          RecordMarks{epoch, 10, {mark(44), mark(46)}},
+          RelayLost{epoch, 10, "replica 3 is not connected"},
+          Subscribe{epoch, 10, mark(43)},
+          Subscribed{epoch, 10},
+          Taken{epoch, 10, Lsn{46}, Lsn{44}},
+          SubscriptionEnded{epoch, 10, "replica 3 follows no primary"}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

@@ -21,10 +21,13 @@ TEST(Wire, EveryOtherLengthIsRefused) {
   for (const PeerMessage& m : messages()) {
     Bytes good = encoded(m);
     bool open_ended = std::holds_alternative<RecordMessage>(m) || std::holds_alternative<Refuse>(m) ||
-                      std::holds_alternative<ClaimReply>(m);
+                      std::holds_alternative<ClaimReply>(m) || std::holds_alternative<RelayLost>(m) ||
+                      std::holds_alternative<SubscriptionEnded>(m);
     std::size_t fixed = std::holds_alternative<RecordMessage>(m) ? record_prefix_bytes + 184 : good.size();
     if (std::holds_alternative<Refuse>(m)) fixed = 0;
     if (std::holds_alternative<ClaimReply>(m)) fixed = 17;
+    if (std::holds_alternative<RelayLost>(m) || std::holds_alternative<SubscriptionEnded>(m)) fixed = 32;
+    if (std::holds_alternative<RecordMarks>(m)) fixed = 56;  // with one mark of two
     for (std::size_t n = 0; n < fixed; ++n)
       EXPECT_FALSE(decode_peer_message(wire_type(m), ByteSpan(good).first(n)))
           << "type " << wire_type(m) << ", " << n;
@@ -87,6 +90,25 @@ TEST(Wire, ABalancedReadIsOfWholeBlocks) {
   EXPECT_FALSE(accepted(2, {4}, block_size)) << "a bit beyond the blocks";
   EXPECT_FALSE(accepted(2, {7}, 0));
   EXPECT_FALSE(accepted(0, {}, block_size)) << "content, and declined";
+}
+
+TEST(Wire, MarksOfRecordsAreWholeAndFew) {
+  auto accepted = [](std::size_t marks, std::size_t more_bytes = 0) {
+    Bytes bytes = encoded(PeerMessage(RecordMarks{epoch, 1, std::vector<LogMark>(marks, mark(4))}));
+    bytes.resize(bytes.size() + more_bytes);
+    return decode_peer_message(60, bytes).has_value();
+  };
+  EXPECT_TRUE(accepted(1));
+  EXPECT_TRUE(accepted(record_marks_max));
+  EXPECT_FALSE(accepted(0));
+  EXPECT_FALSE(accepted(record_marks_max + 1));
+  EXPECT_FALSE(accepted(1, 1)) << "a part of a mark";
+  auto from = [](ReplicaId relay) {
+    return decode_peer_message(58, encoded(PeerMessage(TakeFrom{epoch, 1, relay}))).has_value();
+  };
+  EXPECT_TRUE(from(0)) << "the primary";
+  EXPECT_TRUE(from(replica_id_max));
+  EXPECT_FALSE(from(replica_id_max + 1));
 }
 
 // The next promotion adds one to the counter.

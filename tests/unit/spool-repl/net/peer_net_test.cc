@@ -7,7 +7,7 @@ namespace {
 TEST_F(PeerNetTest, TwoNodesConnectAndTalk) {
   connect_both();
   std::uint64_t without_codecs = feature_buffers | feature_frames | feature_short_records | feature_reads |
-                                 1u << codecs_shift;
+                                 feature_relays | 1u << codecs_shift;
   EXPECT_EQ(a.net->features(2), without_codecs | feature_paths);
   EXPECT_EQ(b.net->features(1), without_codecs) << "a has one address of b";
   Epoch epoch{3, volume};

@@ -38,6 +38,8 @@ struct PeerConfig {
   ReplicaId id = 0;
   Protocol protocol = Protocol::C;
   std::optional<BufferConfig> buffer = {};
+  std::string site = {};  // where the peer stands; empty: nothing is known
+  ReplicaId through = 0;  // this peer passes the records on to it, while it can. 0: none
 };
 
 // Who decides which replicas may continue alone (docs/spool-repl.md, "The arbiter").
@@ -69,6 +71,10 @@ struct Config {
   // is closed only if the primary may continue without the member.
   Duration slow_peer = std::chrono::seconds(20);
   std::vector<PeerConfig> peers;
+  std::string site;  // where this replica stands. Records cross to another site once, to a relay there
+  // A replica whose relay brings nothing for this time gets its records directly. It asks for the same relay
+  // again after relay_rest, and after each further loss twice as late, up to 64 times.
+  Duration relay_patience = std::chrono::seconds(5), relay_rest = std::chrono::seconds(5);
   bool spill = false;  // there is a place for records that the journal has no room for
   // Of buffered links: how often the lag is reported to other replicas, and rates are measured. After
   // buffer_patience, a resync does not wait any longer for a line that can carry the load.
@@ -144,6 +150,9 @@ struct PeerStatus {
   // Of a primary: since its promotion, questions that the peer has answered for clients' reads, and answers
   // with other content than was written.
   std::uint64_t reads = 0, wrong_reads = 0;
+  ReplicaId relay = 0;      // of a primary: the peer gets its records from this replica. 0: from here
+  bool relays_to = false;   // of a secondary: it passes records on to this peer
+  bool takes_from = false;  // of a secondary: it gets its records from this peer, and not from the primary
   std::uint64_t on_its_way = 0;  // bytes of records and of a resync, of a primary
 };
 

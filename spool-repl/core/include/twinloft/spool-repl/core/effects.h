@@ -49,6 +49,7 @@ struct PeerUp {  // connected and authenticated, of this volume, before its firs
   ReplicaId peer = 0;
   bool knows_buffers = true;  // it understands Behind and KeepFor
   bool knows_reads = true;    // it understands ReadBlocks
+  bool knows_relays = true;   // it understands TakeFrom and the messages around it
 };
 struct PeerDown {
   ReplicaId peer = 0;
@@ -238,6 +239,7 @@ enum class NoticeKind : std::uint8_t {
   unreadable,
   buffer_full,
   buffer_eased,
+  relay,
 };
 struct Notice {  // for log and events; rare
   bool serious;

@@ -32,6 +32,8 @@ struct PeerSettings {
   compress::Setting compression = compress::Method{};
   stream::BandwidthPlan bandwidth = {};
   stream::PathUse paths = stream::PathUse::spares;
+  std::string site = {};  // empty: unknown
+  ReplicaId through = 0;  // 0: none
   // How its traffic counts beside that of other links.
   stream::Packing packing() const {
     bool waited_for = protocol != core::Protocol::A;
@@ -54,6 +56,7 @@ struct VolumeSettings {
   std::uint64_t resync_rate_min = 4u << 20;                        // bytes a second
   Duration suspend_timeout{0};  // 0: a suspended volume waits without limit
   core::ReadPolicy read_balancing;
+  std::string site;           // where this replica stands; empty: unknown
   std::string archive;        // directory for tails that are cut off; default: beside the journal
   std::string spill;          // directory for records that far replicas lack; empty: none
   std::uint64_t size = 0;     // bytes; used by `create`

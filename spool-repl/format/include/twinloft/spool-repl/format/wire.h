@@ -234,10 +234,74 @@ struct BlocksRead {
   bool operator==(const BlocksRead&) const = default;
 };
 
+// ---- relays: the record bodies for a replica come from another replica, its relay
+// (docs/decisions/relays.md)
+
+// From the primary: where the receiver gets the records that follow. `relay` 0: from the primary itself.
+// Records that the receiver has not journaled yet are dropped, and come again.
+struct TakeFrom {
+  Epoch epoch;
+  std::uint64_t seq = 0;  // ascending within a term of the primary
+  ReplicaId relay = 0;
+  bool operator==(const TakeFrom&) const = default;
+};
+// The answer: the records after this mark are awaited.
+struct TakeAfter {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  LogMark mark;
+  bool operator==(const TakeAfter&) const = default;
+};
+// From the primary, in place of records: their marks. The receiver takes a record from its relay only if the
+// record has the next mark.
+struct RecordMarks {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  std::vector<LogMark> marks;  // 1 to record_marks_max
+  bool operator==(const RecordMarks&) const = default;
+};
+inline constexpr std::uint32_t record_marks_max = 1024;
+// To the primary: the relay does not send the records.
+struct RelayLost {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  std::string why;
+  bool operator==(const RelayLost&) const = default;
+};
+// To the relay: asks for the records after this mark. Epoch and number are those of TakeFrom. A later
+// question replaces it.
+struct Subscribe {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  LogMark after;
+  bool operator==(const Subscribe&) const = default;
+};
+// From the relay: the records follow, as RecordMessage.
+struct Subscribed {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  bool operator==(const Subscribed&) const = default;
+};
+// To the relay: the records up to `received` are in memory here, and those up to `durable` on the disk.
+struct Taken {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  Lsn received, durable;
+  bool operator==(const Taken&) const = default;
+};
+// From either of the two: no more records.
+struct SubscriptionEnded {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  std::string why;
+  bool operator==(const SubscriptionEnded&) const = default;
+};
+
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack,
                                  Commit, Refuse, NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData,
                                  SyncAck, SyncEnd, SyncCheck, SyncDiffer, SyncProgress, FetchBlock,
-                                 FetchedBlock, Behind, KeepFor, ReadBlocks, BlocksRead>;
+                                 FetchedBlock, Behind, KeepFor, ReadBlocks, BlocksRead, TakeFrom, TakeAfter,
+                                 RecordMarks, RelayLost, Subscribe, Subscribed, Taken, SubscriptionEnded>;
 
 // Types 1 to 31 are messages of the handshake and of liveness, which only net/ uses. Types from 32 on are the
 // alternatives of PeerMessage.

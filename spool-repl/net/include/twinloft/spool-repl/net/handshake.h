@@ -47,9 +47,10 @@ inline constexpr std::uint64_t feature_short_records = 4;  // ShortRecord
 inline constexpr std::uint64_t feature_reads = 8;          // ReadBlocks, BlocksRead
 inline constexpr std::uint64_t feature_paths = 16;         // chunks behind the hellos, likewise. A dialer
                                                            // offers it if it has several addresses
+inline constexpr std::uint64_t feature_relays = 32;        // TakeFrom and the messages around it
 inline constexpr unsigned codecs_shift = 8;  // the codecs of CodecSet that the sender can decode
 inline constexpr std::uint64_t features_known = feature_buffers | feature_frames | feature_short_records |
-                                                feature_reads | feature_paths |
+                                                feature_reads | feature_paths | feature_relays |
                                                 compress::CodecSet::all().bits() << codecs_shift;
 
 struct Identity {
