@@ -10,7 +10,8 @@ std::optional<int> Ending::exit_code(const UnderWay& work, Instant now) const {
   if (stop_ && (work.questions == 0 || now - *stop_ >= patience_)) return in_order;
   if (lost_ && !stop_ && now - *lost_ >= lost_time) return EX_SOFTWARE;
   if (!drain_ || work.questions > 0) return std::nullopt;
-  bool over = work.connections == 0 || hurried_ || now - *drain_ >= drain_time;
+  const Duration drained = now - *drain_;
+  bool over = (work.connections == 0 && drained >= settle_time) || hurried_ || drained >= drain_time;
   return over ? std::optional(0) : std::nullopt;
 }
 

@@ -10,7 +10,7 @@ namespace twinloft::spool_milter {
 
 // What is still under way.
 struct UnderWay {
-  std::size_t connections = 0;  // of MTAs
+  std::size_t connections = 0;  // of MTAs; looked at only when asks_for_connections()
   std::size_t questions = 0;    // being answered
 };
 
@@ -18,6 +18,8 @@ class Ending {
  public:
   // After drain(): MTAs keep a connection for a whole SMTP session.
   static constexpr Duration drain_time = std::chrono::minutes(10);
+  // After drain(), also without connections: libmilter may be within accept(2).
+  static constexpr Duration settle_time = std::chrono::seconds(1);
   // After lost_libmilter(): the supervisor closes the socket shortly before its order to stop, and libmilter
   // ends then.
   static constexpr Duration lost_time = std::chrono::seconds(2);
@@ -30,6 +32,8 @@ class Ending {
   // No answer is possible any more, so connections are not kept while this process drains.
   void hurry() { hurried_ = true; }
   void lost_libmilter(Instant now) { begin(lost_, now); }
+
+  bool asks_for_connections() const { return drain_.has_value(); }
 
   // The exit code, or nullopt: not yet. 0: in order. 75 (EX_TEMPFAIL): questions were left unanswered. 70
   // (EX_SOFTWARE): libmilter has stopped by itself.

@@ -1,6 +1,5 @@
 #include "filter.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <libmilter/mfapi.h>
@@ -10,10 +9,8 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -21,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "descriptors.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/log_gate.h"
@@ -38,12 +36,14 @@ struct State {
   const Clock& clock;
   FilterConfig config;
   LogGate closed_connections;
-  std::atomic<std::size_t> connections{0};
+  std::atomic<std::size_t> spoken{0};   // connections whose MTAs have spoken
   std::atomic<std::uint64_t> begun{0};  // connections so far
   std::mutex mutex;
   std::multiset<Instant> answering;  // when the questions came
   int slot = -1;                     // libmilter's descriptor of its listening socket
   Fd placeholder;                    // the socket that libmilter has opened
+  SocketName listening;              // of the socket that it serves
+  Descriptors descriptors;
   // For takes_turns().
   std::optional<Instant> stuck_since;
   std::uint64_t begun_before = 0;
@@ -52,8 +52,8 @@ State* state = nullptr;
 
 // One connection of an MTA.
 struct Conversation {
-  Conversation() { ++state->connections; }
-  ~Conversation() { --state->connections; }
+  Conversation() { ++state->spoken; }
+  ~Conversation() { --state->spoken; }
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
   Sender sender;
@@ -122,10 +122,10 @@ sfsistat on_negotiate(SMFICTX* context, unsigned long actions, unsigned long ste
   *f2 = *f3 = 0;
   return safely(SMFIS_REJECT, [&]() -> sfsistat {
     ++state->begun;
-    if (state->connections >= state->config.connections_max) {
-      state->closed_connections.put(LogLevel::warning, state->clock.now(),
-                                    fmt::format("connection closed: {} are open (spool_milter.connections)",
-                                                state->connections.load()));
+    if (state->spoken >= state->config.connections_max) {
+      state->closed_connections.put(
+          LogLevel::warning, state->clock.now(),
+          fmt::format("connection closed: {} are open (spool_milter.connections)", state->spoken.load()));
       return SMFIS_REJECT;
     }
     conversation_of(context);
@@ -169,20 +169,6 @@ sfsistat on_close(SMFICTX* context) {
   delete static_cast<Conversation*>(smfi_getpriv(context));
   smfi_setpriv(context, nullptr);
   return SMFIS_CONTINUE;
-}
-
-// The listening sockets of this process.
-std::set<int> listening_sockets() {
-  std::set<int> out;
-  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc/self/fd"), ::closedir);
-  while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
-    const std::string_view name = entry->d_name;
-    int fd = -1, listens = 0;
-    socklen_t size = sizeof listens;
-    if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc()) continue;
-    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens) out.insert(fd);
-  }
-  return out;
 }
 
 // Where libmilter opens its socket: a path that is removed at once, or any port of this machine.
@@ -231,10 +217,10 @@ Status register_filter() {
 Result<int> open_socket_of_libmilter(int family) {
   HiddenPlace place(family);
   TL_TRY_ASSIGN(std::string connection, place.connection());
-  const std::set<int> before = listening_sockets();
+  const std::set<int> before = state->descriptors.listening();
   if (smfi_setconn(connection.data()) != MI_SUCCESS || smfi_opensocket(false) != MI_SUCCESS)
     return fail(Errc::unavailable, "libmilter cannot listen at {}", connection);
-  std::set<int> opened = listening_sockets();
+  std::set<int> opened = state->descriptors.listening();
   for (int fd : before) opened.erase(fd);
   if (opened.size() != 1)
     return fail(Errc::internal, "libmilter has opened {} listening sockets", opened.size());
@@ -253,6 +239,7 @@ Result<Filter*> Filter::open(int family, const Clock& clock) {
   static State the_state(clock);
   if (state) return fail(Errc::internal, "libmilter serves once in a process");
   state = &the_state;
+  TL_TRY(state->descriptors.open());
   TL_TRY(register_filter());
   TL_TRY_ASSIGN(state->slot, open_socket_of_libmilter(family));
   state->placeholder.reset(::fcntl(state->slot, F_DUPFD_CLOEXEC, 3));
@@ -266,6 +253,7 @@ Result<Filter*> Filter::open(int family, const Clock& clock) {
 // process ignores them, and the kernel drops an ignored signal only if the main thread does not block it.
 Status Filter::serve(int listening, FilterConfig config, std::function<void()> ended) {
   state->config = std::move(config);
+  TL_TRY_ASSIGN(state->listening, SocketName::of(listening));
   TL_TRY(put_in_slot(listening));
   std::thread([ended = std::move(ended)] {
     (void)smfi_main();
@@ -279,7 +267,7 @@ void Filter::release() {
 }
 
 std::size_t Filter::connections() const {
-  return state->connections;
+  return state->descriptors.accepted(state->listening);
 }
 
 std::size_t Filter::questions() const {

@@ -38,8 +38,9 @@ class Filter {
   // The next functions are thread-safe, and return at once.
   // Accepts no further connections. Existing ones are served.
   void release();
-  std::size_t connections() const;  // open ones, whose MTAs have spoken
-  std::size_t questions() const;    // being answered
+  // Open ones, also those whose MTAs have not spoken yet. One call reads all descriptors of the process.
+  std::size_t connections() const;
+  std::size_t questions() const;  // being answered
   // False: a question is being answered for too long, or connections are not accepted. Call it about once a
   // second, in one thread.
   bool takes_turns();

@@ -170,7 +170,8 @@ class Run {
     constexpr std::chrono::milliseconds pause(100);
     std::unique_lock lock(mutex_);
     for (;;) {
-      UnderWay work{parts_.filter->connections(), parts_.filter->questions()};
+      const std::size_t connections = ending_.asks_for_connections() ? parts_.filter->connections() : 0;
+      UnderWay work{connections, parts_.filter->questions()};
       if (auto code = ending_.exit_code(work, parts_.clock.now())) return *code;
       changed_.wait_for(lock, pause);
     }

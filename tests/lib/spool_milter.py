@@ -52,13 +52,16 @@ class SpoolMilter:
 class Mta:
     """A connection of an MTA to a milter."""
 
-    def __init__(self, address):
+    def __init__(self, address, negotiate=True):
         unix = not isinstance(address, tuple)
         self.socket = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
         self.socket.settimeout(120)
         self.socket.connect(str(address) if unix else address)
+        self.agreed = negotiate and self.negotiate()
+
+    def negotiate(self):
         self.send(b"O", OFFER)
-        self.agreed = self.receive()
+        return self.receive()
 
     def send(self, command, data=b""):
         self.socket.sendall(struct.pack("!I", len(data) + 1) + command + data)

@@ -25,10 +25,15 @@ TEST_F(EndingTest, WithoutAnOrderItGoesOn) {
 }
 
 TEST_F(EndingTest, DrainingWaitsForTheLastConnection) {
+  EXPECT_FALSE(ending.asks_for_connections());
   ending.drain(now);
+  EXPECT_TRUE(ending.asks_for_connections());
+  EXPECT_EQ(with(1, 0), Code());
+  EXPECT_EQ(with(0, 0), Code()) << "a connection may be on its way into the process";
+  now = now + Ending::settle_time;
   EXPECT_EQ(with(1, 0), Code());
   EXPECT_EQ(with(0, 0), Code(0));
-  now = now + (Ending::drain_time - seconds(1));
+  now = now + (Ending::drain_time - Ending::settle_time - seconds(1));
   ending.drain(now);
   EXPECT_EQ(with(1, 0), Code());
   now = now + seconds(1);
