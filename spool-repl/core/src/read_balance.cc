@@ -49,7 +49,7 @@ ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
       choice.peer = fewest(false);
       break;
     case round_robin:
-      choice.peer = in_turn();
+      if (!idle_here()) choice.peer = in_turn();
       break;
     case least_pending:
       choice.peer = fewest(true);
@@ -57,11 +57,14 @@ ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
     case when_congested_remote:
       choice.peer = fastest(choice.blocks + weight_of_read);
       break;
-    case striped:
+    case striped: {
+      const std::uint64_t stripe = v_.read_policy.stripe_blocks;
+      const std::uint64_t rest_of_stripe = stripe - lba.v % stripe;
+      if (idle_here() && blocks <= rest_of_stripe) break;
       if (std::none_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return may_ask(p); })) break;
-      turn_ = lba.v / v_.read_policy.stripe_blocks;
-      return {in_turn(), std::min<std::uint64_t>(
-                             blocks, v_.read_policy.stripe_blocks - lba.v % v_.read_policy.stripe_blocks)};
+      turn_ = lba.v / stripe;
+      return {in_turn(), std::min(blocks, rest_of_stripe)};
+    }
   }
   if (choice.peer == 0) choice.blocks = blocks;
   return choice;

@@ -72,6 +72,8 @@ class ReadBalance {
     double expected(std::uint64_t weight) const { return cost * static_cast<double>(queue + weight); }
   };
   bool may_ask(const Peer& peer) const;
+  // The disk here would read at once, so a question gains nothing.
+  bool idle_here() const { return here_.reads == 0; }
   Place& of(ReplicaId peer) { return places_[peer]; }
   ReplicaId fewest(bool with_local);
   ReplicaId in_turn();

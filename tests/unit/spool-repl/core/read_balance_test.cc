@@ -323,7 +323,7 @@ TEST_F(ReadBalanceTest, AFollowerIsNotAsked) {
   fill(1, 0, 300, 3);
   for (ReplicaId id = 1; id <= 3; ++id) checkpoint(id);
   set(Kind::round_robin);
-  for (std::uint64_t i = 0; i < 6; ++i) read(10 + i);
+  for (std::uint64_t i = 0; i < 7; ++i) read(10 + i);
   for (std::size_t i = 0; i < node(1).sent.size(); ++i)
     if (std::holds_alternative<ReadBlocks>(node(1).sent[i])) {
       EXPECT_EQ(node(1).sent_to[i], 2u);
@@ -420,8 +420,8 @@ TEST_F(ReadBalanceTest, ThePolicyChangesWhileItRuns) {
   EXPECT_TRUE(said<ReadBlocks>(1).empty());
   exchange();
   set(Kind::round_robin);
-  for (std::uint64_t i = 0; i < 6; ++i) read(10 + i);
-  EXPECT_EQ(node(1).pending(Disk::home_read), 2u);
+  for (std::uint64_t i = 0; i < 7; ++i) read(10 + i);
+  EXPECT_EQ(node(1).pending(Disk::home_read), 3u) << "the first, and every third of the others";
   std::multiset<ReplicaId> asked;
   for (std::size_t i = 0; i < node(1).sent.size(); ++i)
     if (std::holds_alternative<ReadBlocks>(node(1).sent[i])) asked.insert(node(1).sent_to[i]);
@@ -441,6 +441,26 @@ TEST_F(ReadBalanceTest, StripesGoByTheAddress) {
   exchange();
   EXPECT_TRUE(ended(id));
   EXPECT_TRUE(all(40, 3));
+}
+
+// A question to a member takes longer than a read of an idle disk.
+TEST_F(ReadBalanceTest, OneReadAtATimeStaysHere) {
+  for (Kind kind : {Kind::round_robin, Kind::striped, Kind::least_pending, Kind::when_congested_remote}) {
+    make_balanced(2, kind, 8);
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      auto id = read(i * 8, 8);
+      exchange();
+      EXPECT_TRUE(ended(id));
+    }
+    EXPECT_TRUE(said<ReadBlocks>(1).empty());
+  }
+}
+
+TEST_F(ReadBalanceTest, AReadOfTwoStripesIsSharedAtOnce) {
+  make_balanced(2, Kind::striped, 8);
+  read(7, 2);
+  EXPECT_EQ(node(1).pending(Disk::home_read), 1u);
+  EXPECT_EQ(said<ReadBlocks>(1).size(), 1u);
 }
 
 TEST_F(ReadBalanceTest, LeastPendingGoesByTheQueues) {
