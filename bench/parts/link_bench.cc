@@ -64,7 +64,9 @@ Status start(Node& node, io::UringLoop& loop, Random& random, const std::vector<
 }
 
 // Replica 1 sends `records`, at most `window` beyond the acknowledged ones. Replica 2 acknowledges each.
-Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks, bool tls, const Paths& paths) {
+// records_of: nothing for clear text.
+Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks,
+           std::optional<stream::Records> records_of, const Paths& paths) {
   OsClock clock;
   OsRandom random;
   TL_TRY_ASSIGN(auto loop, io::UringLoop::create(clock));
@@ -72,8 +74,9 @@ Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks, bool
   for (std::size_t i = 0; i < paths.count; ++i) one.push_back(free_address()), two.push_back(free_address());
   Node a, b;
   net::LinkSecurity security;
-  if (tls) {
-    TL_TRY_ASSIGN(security.tls, stream::TlsContext::by_secret("of the measurement", "link_bench"));
+  if (records_of) {
+    TL_TRY_ASSIGN(security.tls,
+                  stream::TlsContext::by_secret("of the measurement", "link_bench", *records_of));
   }
   TL_TRY(start(b, *loop, random, two, one, 2, security, paths));
   TL_TRY(start(a, *loop, random, one, two, 1, security, paths));
@@ -83,6 +86,8 @@ Status run(std::uint64_t records, std::uint64_t window, std::size_t blocks, bool
     return paths.count == 1 || count == paths.count;
   };
   while (!a.up || !b.up || !usable(a, 2) || !usable(b, 1)) TL_TRY(loop->turn(std::chrono::milliseconds(10)));
+  if (records_of == stream::Records::below && !a.net->protection(2)->by_kernel)
+    return fail(Errc::unavailable, "this kernel has no TLS, or cannot change keys (Linux before 6.14)");
 
   constexpr std::uint32_t meta_bytes = 512;
   std::vector<std::byte> meta(meta_bytes), payload(blocks * block_size);
@@ -117,7 +122,8 @@ int main(int argc, char** argv) {
   options.add_options()("help", "this text")("records", po::value<std::uint64_t>()->default_value(20000),
                                              "how many")(
       "window", po::value<std::uint64_t>()->default_value(4), "how many are sent ahead")(
-      "blocks", po::value<std::size_t>()->default_value(8), "blocks of 4 KiB in each")("tls", "with TLS")(
+      "blocks", po::value<std::size_t>()->default_value(8), "blocks of 4 KiB in each")(
+      "tls", "with TLS, by OpenSSL")("kernel-tls", "with TLS, by the kernel for what is sent")(
       "paths", po::value<std::size_t>()->default_value(1), "of the link, 1 to 8")(
       "together", "all paths carry; else one does");
   po::variables_map given;
@@ -127,8 +133,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "--paths: 1 to %u\n", twinloft::repl::net::paths_max);
     return 2;
   }
+  std::optional<twinloft::repl::stream::Records> records_of;
+  if (given.contains("tls")) records_of = twinloft::repl::stream::Records::openssl;
+  if (given.contains("kernel-tls")) records_of = twinloft::repl::stream::Records::below;
   auto done = twinloft::repl::run(given["records"].as<std::uint64_t>(), given["window"].as<std::uint64_t>(),
-                                  given["blocks"].as<std::size_t>(), given.contains("tls"),
+                                  given["blocks"].as<std::size_t>(), records_of,
                                   {given["paths"].as<std::size_t>(),
                                    given.contains("together") ? twinloft::repl::stream::PathUse::together
                                                               : twinloft::repl::stream::PathUse::spares});

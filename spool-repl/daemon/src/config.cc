@@ -192,6 +192,7 @@ void read_arbiter(const Table& t, VolumeSettings& v) {
 void read_link_security(const Table& t, VolumeSettings& v) {
   read_tls_files(t, v.tls);
   t.flag("accept_old_release", v.accept_old_release);
+  t.flag("kernel_tls", v.kernel_tls);
   if (v.accept_old_release && v.secret_file.empty())
     t.error(t.raw().get("accept_old_release"), "accept_old_release",
             "needs secret_file: replicas of releases without TLS prove that they know it");
@@ -260,6 +261,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
            "tls_key",
            "tls_authority",
            "accept_old_release",
+           "kernel_tls",
            "control",
            "state_file",
            "status_group",

@@ -18,13 +18,18 @@ Status check_private(const std::string& path, std::string_view what) {
   return {};
 }
 
-Result<std::shared_ptr<const stream::TlsContext>> read_certificates(const TlsSettings& tls) {
+stream::Records records_of(const VolumeSettings& settings) {
+  return settings.kernel_tls ? stream::Records::below : stream::Records::openssl;
+}
+
+Result<std::shared_ptr<const stream::TlsContext>> read_certificates(const TlsSettings& tls,
+                                                                    stream::Records records) {
   TL_TRY(check_private(tls.key, "the private key"));
   stream::TlsMaterial material;
   TL_TRY_ASSIGN(material.certificate, read_file(tls.certificate, pem_bytes_max));
   TL_TRY_ASSIGN(material.key, read_file(tls.key, pem_bytes_max));
   TL_TRY_ASSIGN(material.authorities, read_file(tls.authority, pem_bytes_max));
-  auto made = stream::TlsContext::by_certificates(material);
+  auto made = stream::TlsContext::by_certificates(material, records);
   if (!made)
     return fail(Errc::invalid, "{}, {}, {}: {}", tls.certificate, tls.key, tls.authority,
                 made.error().message);
@@ -47,9 +52,9 @@ Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings) {
   net::LinkSecurity out;
   TL_TRY_ASSIGN(std::string secret, read_secret(settings.secret_file));
   if (!settings.tls.certificate.empty()) {
-    TL_TRY_ASSIGN(out.tls, read_certificates(settings.tls));
+    TL_TRY_ASSIGN(out.tls, read_certificates(settings.tls, records_of(settings)));
   } else if (!secret.empty()) {
-    TL_TRY_ASSIGN(out.tls, stream::TlsContext::by_secret(secret, purpose_of_secret));
+    TL_TRY_ASSIGN(out.tls, stream::TlsContext::by_secret(secret, purpose_of_secret, records_of(settings)));
   }
   if (settings.accept_old_release) out.old_secret = secret;
   return out;
@@ -57,7 +62,7 @@ Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings) {
 
 Result<std::shared_ptr<const stream::TlsContext>> read_nbd_tls(const VolumeSettings& settings) {
   if (!settings.nbd_has_tls()) return nullptr;
-  return read_certificates(settings.nbd_tls);
+  return read_certificates(settings.nbd_tls, records_of(settings));
 }
 
 Result<Security> read_security(const VolumeSettings& settings) {

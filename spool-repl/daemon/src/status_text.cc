@@ -94,11 +94,13 @@ std::string protection_text(const NodeView& v, const core::PeerStatus& p) {
     case Kind::old_release:
       return "  CLEAR TEXT: upgrade it";
     case Kind::secret:
-      return "  TLS";
     case Kind::certificate:
       break;
   }
-  return fmt::format("  TLS until {}", date_text(*link->second.protection.peer_expires));
+  const auto& protection = link->second.protection;
+  std::string text = protection.by_kernel ? "  TLS by the kernel" : "  TLS";
+  if (protection.peer_expires) text += " until " + date_text(*protection.peer_expires);
+  return text;
 }
 
 std::string certificate_line(const NodeView& v) {
@@ -529,6 +531,7 @@ json::value link_json(const NodeView& v, const core::PeerStatus& p) {
   const net::LinkProtection& protection = link->second.protection;
   json::object out{{"protection", name_of(protection.kind)},
                    {"expires", nullptr},
+                   {"kernel_tls", protection.by_kernel},
                    {"compression", compression_json(link->second)},
                    {"limit_bytes_per_second", rate_json(link->second.rate)},
                    {"limit_of_all_bytes_per_second", rate_json(link->second.rate_of_all)},

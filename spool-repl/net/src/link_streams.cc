@@ -132,9 +132,9 @@ LinkStream LinkStreams::make(Fd socket, Way way, Handshake::Direction direction,
 LinkProtection LinkStreams::protection_of(const stream::Stream& stream, bool old_release) {
   using Kind = LinkProtection::Kind;
   const auto* secure = dynamic_cast<const TlsStream*>(&stream);
-  if (!secure) return {old_release ? Kind::old_release : Kind::clear_text, std::nullopt};
+  if (!secure) return {old_release ? Kind::old_release : Kind::clear_text, std::nullopt, false};
   auto expires = secure->peer_expires();
-  return {expires ? Kind::certificate : Kind::secret, expires};
+  return {expires ? Kind::certificate : Kind::secret, expires, secure->is_sealed_below()};
 }
 
 }  // namespace twinloft::repl::net

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "kernel_tls.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/errno_text.h"
 
@@ -112,6 +113,14 @@ Result<std::size_t> SocketStream::write(std::span<iovec> from) {
     from.front().iov_len -= left;
   }
   return done;
+}
+
+bool SocketStream::seal_output(const RecordKey& key) {
+  return state_ == State::open && kernel_has_tls(key.cipher) && give_key_to_kernel(fd_.get(), key);
+}
+
+Result<bool> SocketStream::write_record(std::uint8_t type, std::span<const std::byte> content) {
+  return send_record(fd_.get(), type, content);
 }
 
 void SocketStream::end_output() {

@@ -7,6 +7,7 @@
 #include <openssl/params.h>
 #include <openssl/ssl.h>
 
+#include "tls_notes.h"
 #include "twinloft/tls/names.h"
 #include "twinloft/tls/pem.h"
 
@@ -57,6 +58,7 @@ Result<OwnedContext> new_context() {
     return bad_tls("TLS 1.3");
   SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE |
                              SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF);
+  note_secrets(c);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(c, 0);
   SSL_CTX_set_max_early_data(c, 0);
@@ -81,7 +83,7 @@ bool derive(const std::string& secret, const std::string& purpose, std::span<uns
 
 }  // namespace
 
-TlsContext::TlsContext(ssl_ctx_st* context) : context_(context) {
+TlsContext::TlsContext(ssl_ctx_st* context, Records records) : context_(context), records_(records) {
   SSL_CTX_set_ex_data(context_, 0, this);
 }
 
@@ -90,22 +92,23 @@ TlsContext::~TlsContext() {
   if (key_) OPENSSL_cleanse(key_->data(), key_->size());
 }
 
-Result<std::shared_ptr<const TlsContext>> TlsContext::by_certificates(const TlsMaterial& material) {
+Result<std::shared_ptr<const TlsContext>> TlsContext::by_certificates(const TlsMaterial& material,
+                                                                      Records records) {
   TL_TRY_ASSIGN(OwnedContext context, new_context());
   TL_TRY(twinloft::tls::use_certificate(context.get(), material.certificate));
   TL_TRY(twinloft::tls::use_key(context.get(), material.key));
   TL_TRY(twinloft::tls::use_authorities(context.get(), material.authorities, "the authority",
                                         twinloft::tls::Authorities::trusted));
-  return std::shared_ptr<const TlsContext>(new TlsContext(context.release()));
+  return std::shared_ptr<const TlsContext>(new TlsContext(context.release(), records));
 }
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::by_secret(const std::string& secret,
-                                                                const std::string& purpose) {
+                                                                const std::string& purpose, Records records) {
   if (secret.empty()) return fail(Errc::invalid, "the shared secret is empty");
   TL_TRY_ASSIGN(OwnedContext context, new_context());
   SSL_CTX_set_psk_use_session_callback(context.get(), use_key);
   SSL_CTX_set_psk_find_session_callback(context.get(), find_key);
-  std::shared_ptr<TlsContext> out(new TlsContext(context.release()));
+  std::shared_ptr<TlsContext> out(new TlsContext(context.release(), records));
   out->purpose_ = purpose;
   out->key_.emplace();
   if (!derive(secret, purpose, *out->key_)) return bad_tls("deriving the key of the shared secret");

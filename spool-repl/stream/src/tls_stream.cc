@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sealed_output.h"
+#include "tls_notes.h"
 #include "tls_text.h"
 #include "twinloft/base/check.h"
 #include "twinloft/tls/names.h"
@@ -45,9 +47,11 @@ struct TlsStream::Bio {
   static int write(BIO* bio, const char* from, std::size_t bytes, std::size_t* done) {
     TlsStream& s = stream_of(bio);
     BIO_clear_retry_flags(bio);
+    s.notes_->wrote = true;
+    *done = bytes;
+    if (s.sealed_) return 1;  // pass_on_notes() sends what it means
     const auto* begin = reinterpret_cast<const std::byte*>(from);
     s.out_.insert(s.out_.end(), begin, begin + bytes);
-    *done = bytes;
     return 1;
   }
 
@@ -73,12 +77,14 @@ TlsStream::TlsStream(ports::Loop& loop, std::unique_ptr<Stream> below,
       below_(std::move(below)),
       context_(std::move(context)),
       limits_(limits),
+      notes_(std::make_unique<TlsNotes>()),
       ssl_(SSL_new(context_->get()), SSL_free) {
   BIO* bio = BIO_new(Bio::method());
   TL_CHECK_MSG(ssl_ && bio, "no memory for a TLS connection");
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);
+  if (context_->records() == Records::below) give_notes(ssl_.get(), *notes_);
   role == Role::client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
   in_.resize(in_bytes_opening);
 }
@@ -119,7 +125,7 @@ void TlsStream::watch_below() {
   if (begin_ == Begin::clear_text) return below_->want(wanted_);
   if (broken_) return below_->want(0);
   unsigned interest = state_ == State::opening ? unsigned{readable} : wanted_ & readable;
-  if (unsent() > 0) interest |= writable;
+  if (unsent() > 0 || (sealed_ && full_ && (wanted_ & writable))) interest |= writable;
   below_->want(interest);
 }
 
@@ -129,8 +135,8 @@ void TlsStream::want(unsigned interest) {
   if (state_ != State::open) return;
   watch_below();
   if (begin_ == Begin::clear_text) return;
-  bool has_room = (wanted_ & writable) && !output_ended_ && unsent() < limits_.unsent_bytes;
-  if (has_room || (reads_again && more_)) call_again();
+  const bool may_write = (wanted_ & writable) && has_room() && !(sealed_ && full_);
+  if (may_write || (reads_again && more_)) call_again();
 }
 
 void TlsStream::on_ready(unsigned ready) {
@@ -147,7 +153,7 @@ void TlsStream::on_ready(unsigned ready) {
   unsigned told = (ready & readable & wanted_) | all_sent;
   // The owner may want only one of them, and learns of the end by either.
   if (broken_) told |= readable | writable;
-  if (full_ && !output_ended_ && unsent() < limits_.unsent_bytes) {
+  if (full_ && has_room() && (!sealed_ || (ready & writable))) {
     full_ = false;
     told |= wanted_ & writable;
   }
@@ -188,6 +194,7 @@ void TlsStream::continue_handshake() {
     return fail_opening("the other side does not use the shared secret");
   state_ = State::open;
   in_.resize(in_bytes);
+  seal_below();
   watch_below();
   more_ = true;  // there may be bytes behind the handshake
   call_again();
@@ -230,7 +237,45 @@ Status TlsStream::fill() {
   return {};
 }
 
+std::size_t TlsStream::unsent() const {
+  return out_.size() - out_begin_ + (sealed_ && sealed_->is_waiting() ? 1 : 0);
+}
+
+// For further bytes of the owner.
+bool TlsStream::has_room() const {
+  if (output_ended_) return false;
+  return sealed_ ? !sealed_->is_waiting() : unsent() < limits_.unsent_bytes;
+}
+
+// No record of content has been sent yet, so the stream below begins with number 0.
+void TlsStream::seal_below() {
+  auto secret = unsent() == 0 ? secret_of_output(ssl_.get(), *notes_) : std::nullopt;
+  notes_->wipe();
+  notes_->wrote = false;
+  if (secret) sealed_ = SealedOutput::begin(*below_, *secret, limits_.records_of_key);
+}
+
+// OpenSSL has made a record, which the other side cannot use: the stream below makes one like it. What is no
+// alert is the answer to a change of the key that the other side has asked for. OpenSSL would make it at the
+// next write.
+void TlsStream::pass_on_notes() {
+  if (!sealed_) return;
+  if (SSL_get_key_update_type(ssl_.get()) != SSL_KEY_UPDATE_NONE &&
+      SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+    (void)SSL_do_handshake(ssl_.get());
+  if (!std::exchange(notes_->wrote, false)) return;
+  if (notes_->alerts.empty()) sealed_->change_key();
+  for (const TlsNotes::Alert& alert : notes_->alerts) sealed_->alert(alert.level, alert.description);
+  notes_->alerts.clear();
+}
+
 Status TlsStream::drain() {
+  if (sealed_) {
+    TL_TRY(sealed_->push());
+    // The other side learns of the end by the alert. shutdown(2) could overtake records in the kernel.
+    if (!sealed_->is_waiting()) ending_ = false;
+    return {};
+  }
   if (unsent() > 0) {
     iovec all{out_.data() + out_begin_, unsent()};
     TL_TRY_ASSIGN(std::size_t sent, below_->write({&all, 1}));
@@ -274,9 +319,11 @@ Result<Stream::Got> TlsStream::read(std::span<const iovec> into) {
   Got got;
   bool whole = true;
   for (const iovec& each : into) {
-    TL_TRY_ASSIGN(std::size_t n, decrypt(each));
-    got.bytes += n;
-    whole = n == each.iov_len;
+    auto n = decrypt(each);
+    pass_on_notes();
+    if (!n) return std::unexpected(std::move(n).error());
+    got.bytes += *n;
+    whole = *n == each.iov_len;
     if (!whole) break;
   }
   if (unsent() > 0) {  // an answer to a change of the key, or an alert
@@ -284,7 +331,7 @@ Result<Stream::Got> TlsStream::read(std::span<const iovec> into) {
     if (unsent() > limits_.unsent_bytes + answers_max)
       return fail(Errc::exhausted, "changes of the key are asked for, and the answers are not read");
     watch_below();
-    if (full_ && unsent() < limits_.unsent_bytes) {
+    if (full_ && has_room()) {
       full_ = false;
       if (wanted_ & writable) call_again();
     }
@@ -336,6 +383,7 @@ Result<std::size_t> TlsStream::accept(const iovec& from) {
 Result<std::size_t> TlsStream::write(std::span<iovec> from) {
   if (begin_ == Begin::clear_text) return below_->write(from);
   if (broken_) return std::unexpected(*broken_);
+  if (sealed_) return write_sealed(from);
   std::size_t accepted = 0;
   full_ = false;
   for (const iovec& each : from) {
@@ -350,11 +398,25 @@ Result<std::size_t> TlsStream::write(std::span<iovec> from) {
   return accepted;
 }
 
+Result<std::size_t> TlsStream::write_sealed(std::span<iovec> from) {
+  std::size_t all = 0;
+  for (const iovec& each : from) all += each.iov_len;
+  TL_TRY_ASSIGN(std::size_t accepted, sealed_->write(from));
+  full_ = accepted < all;
+  watch_below();
+  return accepted;
+}
+
+void TlsStream::say_the_end() {
+  (void)SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+  pass_on_notes();
+}
+
 void TlsStream::end_output() {
   if (begin_ == Begin::clear_text) return below_->end_output();
   if (state_ != State::open || std::exchange(output_ended_, true)) return;
-  (void)SSL_shutdown(ssl_.get());
-  ERR_clear_error();
+  say_the_end();
   ending_ = true;
   if (Status sent = drain(); !sent) broken_ = sent.error();
   watch_below();
@@ -363,8 +425,7 @@ void TlsStream::end_output() {
 void TlsStream::close() {
   if (state_ == State::closed) return;
   if (state_ == State::open && begin_ == Begin::tls && !broken_) {
-    (void)SSL_shutdown(ssl_.get());
-    ERR_clear_error();
+    say_the_end();
     (void)drain();
   }
   state_ = State::closed;

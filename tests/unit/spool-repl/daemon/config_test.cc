@@ -20,6 +20,7 @@ tls_certificate = "/etc/twinloft/own.pem"
 tls_key = "/etc/twinloft/own.key"
 tls_authority = "/etc/twinloft/authority.pem"
 accept_old_release = true
+kernel_tls = true
 control = "/run/mail.sock"
 write_ack = "durable"
 seal_after = "250us"
@@ -64,7 +65,7 @@ TEST_F(ConfigTest, EverythingIsRead) {
   EXPECT_EQ(v.secret_file, "/etc/twinloft/secret");
   EXPECT_EQ(v.tls,
             (TlsSettings{"/etc/twinloft/own.pem", "/etc/twinloft/own.key", "/etc/twinloft/authority.pem"}));
-  EXPECT_TRUE(v.accept_old_release);
+  EXPECT_TRUE(v.accept_old_release && v.kernel_tls);
   EXPECT_EQ(v.control, "/run/mail.sock");
   EXPECT_TRUE(v.write_ack_durable);
   EXPECT_EQ(v.seal_after, std::chrono::microseconds(250));
@@ -247,7 +248,7 @@ TEST_F(ConfigTest, NbdOverTcpMayHaveTls) {
 TEST_F(ConfigTest, UnknownKeysAreNamedAtEveryLevel) {
   EXPECT_TRUE(refused("colour = 1\n" + minimal, 1, "colour", "unknown key"));
   EXPECT_TRUE(refused(minimal + "colour = 1\n", 6, "volume.mail.colour", "unknown key"));
-  EXPECT_TRUE(refused(full + "colour = 1\n", 33, "volume.mail.nbd.colour", "unknown key"));
+  EXPECT_TRUE(refused(full + "colour = 1\n", 34, "volume.mail.nbd.colour", "unknown key"));
   EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\nid = 2\nport = 5\naddress = \"a:1\"\n", 8,
                       "volume.mail.peer.port", "unknown key"));
 }
@@ -322,6 +323,7 @@ TEST_F(ConfigTest, WrongValuesAreNamed) {
                         {"listen", "7788", "text in quotes"},
                         {"secret_file", "\"secret\"", "absolute path"},
                         {"tls_key", "\"key\"", "absolute path"},
+                        {"kernel_tls", "\"yes\"", "true or false"},
                         {"accept_old_release", "\"yes\"", "true or false"},
                         {"accept_old_release", "true", "needs secret_file"},
                         {"control", "\"run.sock\"", "absolute path"},

@@ -199,6 +199,25 @@ TEST_F(StatusText, ALinkTellsItsPaths) {
       << status_json(view);
 }
 
+TEST_F(StatusText, ALinkTellsWhoEncrypts) {
+  connect(3);
+  auto shown = [&](const net::LinkProtection& protection) {
+    NodeView view{settings, {}, 1 << 20, {}, {}, false, {}, status, meter};
+    view.links[3].protection = protection;
+    return status_text(view) + status_json(view);
+  };
+  using Kind = net::LinkProtection::Kind;
+  auto has = [](const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string secret = shown({Kind::secret, std::nullopt, false});
+  EXPECT_TRUE(has(secret, "  TLS\n") && has(secret, R"("kernel_tls":false)")) << secret;
+  const std::string kernel = shown({Kind::secret, std::nullopt, true});
+  EXPECT_TRUE(has(kernel, "  TLS by the kernel\n") && has(kernel, R"("kernel_tls":true)")) << kernel;
+  const std::string both = shown({Kind::certificate, 1'800'000'000, true});
+  EXPECT_TRUE(has(both, "  TLS by the kernel until 2027-01-15\n")) << both;
+}
+
 TEST_F(StatusText, ALinkTellsItsCompression) {
   connect(3);
   auto shown = [&](const LinkState& link) {

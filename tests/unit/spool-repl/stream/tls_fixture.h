@@ -2,12 +2,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "record_maker.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 #include "twinloft/spool-repl/stream/socket_stream.h"
@@ -29,13 +31,14 @@ struct Site {
     return {made.certificate, made.key, authority.certificate};
   }
   Context context(const std::string& uri, std::int64_t days = 10) const {
-    return TlsContext::by_certificates(material(uri, days)).value();
+    return TlsContext::by_certificates(material(uri, days), Records::below).value();
   }
   tls::CertificateAndKey authority;
 };
 
 struct End {
   std::unique_ptr<TlsStream> stream;
+  RecordMaker* records = nullptr;  // below the stream, if the test has them
   std::optional<Status> opened;
   unsigned ready = 0;
   int calls = 0;
@@ -43,18 +46,54 @@ struct End {
   std::string error() const { return opened && !*opened ? opened->error().message : ""; }
 };
 
-struct TlsStreamTest : testing::Test {
+// What makes the records of the output after the handshake.
+enum class Below {
+  openssl,
+  records,  // RecordMaker
+  kernel,   // over TCP; a kernel without TLS leaves it to OpenSSL
+};
+
+inline std::string name_of_below(const testing::TestParamInfo<Below>& info) {
+  return info.param == Below::openssl ? "OpenSsl" : info.param == Below::records ? "Records" : "Kernel";
+}
+
+inline std::pair<Fd, Fd> tcp_pair() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  const Fd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::bind(listening.get(), any, size), 0);
+  EXPECT_EQ(::listen(listening.get(), 1), 0);
+  EXPECT_EQ(::getsockname(listening.get(), any, &size), 0);
+  Fd one(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(one.get(), any, size), 0);
+  Fd two(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  EXPECT_EQ(::fcntl(one.get(), F_SETFL, O_NONBLOCK), 0);
+  return {std::move(one), std::move(two)};
+}
+
+struct TlsStreamTest : testing::TestWithParam<Below> {
   OsClock clock;
   std::unique_ptr<io::UringLoop> loop = io::UringLoop::create(clock, {.entries = 16}).value();
   End client, server;
 
   void start(End& end, Fd socket, Context context, TlsStream::Role role, TlsStream::Limits limits = {}) {
-    end.stream = std::make_unique<TlsStream>(*loop, std::make_unique<SocketStream>(*loop, std::move(socket)),
-                                             std::move(context), role, limits);
+    end.stream = std::make_unique<TlsStream>(*loop, below(end, std::move(socket)), std::move(context), role,
+                                             limits);
     end.stream->start(Stream::readable, {[&end](Status s) { end.opened = std::move(s); },
                                          [&end](unsigned r) { end.ready |= r, ++end.calls; }});
   }
+  std::unique_ptr<Stream> below(End& end, Fd socket) const {
+    auto plain = std::make_unique<SocketStream>(*loop, std::move(socket));
+    if (GetParam() != Below::records) return plain;
+    auto records = std::make_unique<RecordMaker>(std::move(plain));
+    end.records = records.get();
+    return records;
+  }
   static std::pair<Fd, Fd> sockets() {
+    if (GetParam() == Below::kernel) return tcp_pair();
     int pair[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
     return {Fd(pair[0]), Fd(pair[1])};

@@ -67,6 +67,7 @@ struct VolumeSettings {
   std::string secret_file;
   TlsSettings tls;
   bool accept_old_release = false;  // replicas without TLS, by the secret, in clear text
+  bool kernel_tls = false;          // the kernel encrypts what is sent, if it can
   std::string control;              // path of the control socket
   std::string state_file;  // what other programs read of the volume's state (spool-state/); empty: none
   bool status_everybody = false;  // every user may use status and events

@@ -29,6 +29,7 @@ struct LinkProtection {
   enum class Kind { clear_text, secret, certificate, old_release };
   Kind kind = Kind::clear_text;
   std::optional<std::int64_t> peer_expires;  // the end of the peer's certificate, in seconds since 1970
+  bool by_kernel = false;                    // the kernel encrypts what this side sends
 };
 
 }  // namespace twinloft::repl::net

@@ -1,4 +1,4 @@
-// A connected or connecting stream socket, TCP or Unix, in clear text.
+// A connected or connecting stream socket, TCP or Unix. In clear text, unless the kernel encrypts.
 #pragma once
 
 #include "twinloft/base/fd.h"
@@ -28,6 +28,9 @@ class SocketStream final : public Stream {
   void close() override;
   bool is_stuck() const override;
   std::optional<LineState> line() const override;
+  // By the kernel, for TCP, if it can also change the key (kernel_tls.h).
+  bool seal_output(const RecordKey& key) override;
+  Result<bool> write_record(std::uint8_t type, std::span<const std::byte> content) override;
 
  private:
   void on_ready(unsigned ready);

@@ -18,6 +18,7 @@
 
 #include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/stream/record_key.h"
 
 namespace twinloft::repl::stream {
 
@@ -75,6 +76,15 @@ class Stream {
   virtual bool has_unsent() const { return false; }
   // What the system knows of the line below. Nothing: there is none, or it does not say.
   virtual std::optional<LineState> line() const { return std::nullopt; }
+
+  // What is written from now on is the content of TLS records with this key, which the stream makes. Again
+  // after a KeyUpdate. False: this stream cannot do that, and nothing has changed.
+  virtual bool seal_output(const RecordKey&) { return false; }
+  // After seal_output(): one record of another type (RFC 8446, 5.1), whole. False: there is no room, and the
+  // stream reports `writable` when there is, if the owner wants that.
+  virtual Result<bool> write_record(std::uint8_t, std::span<const std::byte>) {
+    return fail(Errc::internal, "this stream makes no records");
+  }
 
  protected:
   Stream() = default;

@@ -27,19 +27,28 @@ struct TlsMaterial {
   std::string authorities;  // that sign the other side's certificate, at least one
 };
 
+// What makes the records of the output after the handshake.
+enum class Records {
+  openssl,
+  below,  // the stream below, if it can (Stream::seal_output)
+};
+
 class TlsContext {
  public:
   // Errors: Errc::invalid, with OpenSSL's message.
-  static Result<std::shared_ptr<const TlsContext>> by_certificates(const TlsMaterial& material);
+  static Result<std::shared_ptr<const TlsContext>> by_certificates(const TlsMaterial& material,
+                                                                   Records records = Records::openssl);
   // The key of the connections is derived from `secret` and `purpose` (HKDF-SHA256, RFC 5869).
   static Result<std::shared_ptr<const TlsContext>> by_secret(const std::string& secret,
-                                                             const std::string& purpose);
+                                                             const std::string& purpose,
+                                                             Records records = Records::openssl);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
   ssl_ctx_st* get() const { return context_; }
   bool has_certificate() const { return !key_; }
+  Records records() const { return records_; }
   // When this side's own certificate ends, in seconds since 1970. Nothing: by a secret.
   std::optional<std::int64_t> expires() const;
 
@@ -49,8 +58,9 @@ class TlsContext {
 
  private:
   using Key = std::array<unsigned char, 32>;
-  explicit TlsContext(ssl_ctx_st* context);
+  TlsContext(ssl_ctx_st* context, Records records);
   ssl_ctx_st* context_;
+  Records records_;
   std::optional<Key> key_;
   std::string purpose_;  // in clear text on the wire
 };

@@ -5,6 +5,9 @@
 //
 // Many small writes become few records, and one call of the stream below. The key of the output changes
 // (KeyUpdate) long before it has protected as many records as AES-GCM allows (RFC 8446, 5.5).
+//
+// If the stream below makes the records of the output (Records::below), OpenSSL only receives after the
+// handshake.
 #pragma once
 
 #include <memory>
@@ -20,6 +23,9 @@ struct ssl_st;
 struct bio_method_st;
 
 namespace twinloft::repl::stream {
+
+class SealedOutput;
+struct TlsNotes;
 
 class TlsStream final : public Stream {
  public:
@@ -58,6 +64,8 @@ class TlsStream final : public Stream {
   bool is_stuck() const override { return below_->is_stuck(); }
   std::optional<LineState> line() const override { return below_->line(); }
   bool has_unsent() const override { return !broken_ && unsent() > 0; }
+  // Whether the stream below makes the records of the output.
+  bool is_sealed_below() const { return sealed_ != nullptr; }
 
   // The names in the other side's certificate, which is valid. After the opening. `name` begins with a scheme
   // and ":", then it is a URI; else it is a host.
@@ -76,19 +84,26 @@ class TlsStream final : public Stream {
   bool looks_like_tls();
   Status fill();
   Status drain();
+  void seal_below();
+  void pass_on_notes();
+  bool has_room() const;
   Status encrypt(const void* data, std::size_t bytes);
   Status seal_part();
   Result<std::size_t> accept(const iovec& from);
+  Result<std::size_t> write_sealed(std::span<iovec> from);
+  void say_the_end();
   Result<std::size_t> decrypt(const iovec& into);
   void watch_below();
   void call_again();
-  std::size_t unsent() const { return out_.size() - out_begin_; }
+  std::size_t unsent() const;
   std::unexpected<Error> failed();
 
   ports::Loop& loop_;
   std::unique_ptr<Stream> below_;
   std::shared_ptr<const TlsContext> context_;
   Limits limits_;
+  std::unique_ptr<TlsNotes> notes_;
+  std::unique_ptr<SealedOutput> sealed_;  // null: OpenSSL makes the records
   Ssl ssl_;
   State state_ = State::opening;
   Begin begin_ = Begin::tls;  // clear_text: now
