@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <charconv>
@@ -30,10 +31,14 @@ Result<SocketName> SocketName::of(int socket) {
   out.size_ = sizeof out.address_;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&out.address_), &out.size_) != 0)
     return fail_errno(errno, "getsockname");
+  struct stat found{};
+  if (::fstat(socket, &found) != 0) return fail_errno(errno, "fstat");
+  out.inode_ = found.st_ino;
   return out;
 }
 
-bool SocketName::same_place(const SocketName& other) const {
+bool SocketName::is_beside(const SocketName& other) const {
+  if (inode_ == other.inode_) return false;
   if (address_.ss_family == AF_UNIX && other.address_.ss_family == AF_UNIX)
     return size_ > sizeof address_.ss_family && size_ == other.size_ &&
            std::memcmp(&address_, &other.address_, size_) == 0;
@@ -51,9 +56,12 @@ Status Descriptors::open() {
 }
 
 template <class See>
-void Descriptors::each(See see) const {
+bool Descriptors::each(See see) const {
   ::rewinddir(directory_.get());
-  while (const dirent* entry = ::readdir(directory_.get())) {
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory_.get());
+    if (!entry) return errno == 0;
     const std::string_view name = entry->d_name;
     int fd = -1;
     if (std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc()) see(fd);
@@ -62,7 +70,7 @@ void Descriptors::each(See see) const {
 
 std::set<int> Descriptors::listening() const {
   std::set<int> out;
-  each([&](int fd) {
+  (void)each([&](int fd) {
     if (listens(fd)) out.insert(fd);
   });
   return out;
@@ -70,11 +78,11 @@ std::set<int> Descriptors::listening() const {
 
 std::size_t Descriptors::accepted(const SocketName& name) const {
   std::size_t out = 0;
-  each([&](int fd) {
+  const bool complete = each([&](int fd) {
     if (listens(fd)) return;
-    if (auto own = SocketName::of(fd); own && own->same_place(name)) ++out;
+    if (auto own = SocketName::of(fd); own && own->is_beside(name)) ++out;
   });
-  return out;
+  return complete ? out : out + 1;
 }
 
 }  // namespace twinloft::spool_milter

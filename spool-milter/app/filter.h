@@ -38,7 +38,8 @@ class Filter {
   // The next functions are thread-safe, and return at once.
   // Accepts no further connections. Existing ones are served.
   void release();
-  // Open ones, also those whose MTAs have not spoken yet. One call reads all descriptors of the process.
+  // Open ones, also those whose MTAs have not spoken yet. One call reads all descriptors of the process. Call
+  // it in one thread.
   std::size_t connections() const;
   std::size_t questions() const;  // being answered
   // False: a question is being answered for too long, or connections are not accepted. Call it about once a

@@ -22,6 +22,7 @@ bool ClientIo::try_read(const ReadRequest& wanted) {
   std::uint64_t block = first_block(r), end = end_block(r);
   bool aligned = r.offset % block_size == 0 && r.length % block_size == 0 &&
                  reinterpret_cast<std::uintptr_t>(r.data) % block_size == 0;
+  const bool alone = balance_.is_alone(Lba{block}, end - block);
   while (block < end) {
     auto found = newest(Lba{block});
     Part part = part_of(r, block);
@@ -41,7 +42,7 @@ bool ClientIo::try_read(const ReadRequest& wanted) {
            newest(Lba{run_end}).kind == BlockIndex::Kind::absent)
       ++run_end;
     ReadBalance::Choice choice{0, run_end - block};
-    if (!wanted.here) choice = balance_.choose(Lba{block}, run_end - block);
+    if (!wanted.here) choice = balance_.choose(Lba{block}, run_end - block, alone);
     run_end = block + choice.blocks;
     if (choice.peer != 0) {
       balance_.ask(choice.peer, Lba{block}, choice.blocks, op << run_bits | read.runs.size());

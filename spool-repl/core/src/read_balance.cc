@@ -38,7 +38,14 @@ bool ReadBalance::may_ask(const Peer& p) const {
   return place == places_.end() || (v_.now >= place->second.rests_until && place->second.queue < queue_max);
 }
 
-ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
+bool ReadBalance::is_alone(Lba first, std::uint64_t blocks) const {
+  const std::uint64_t stripe = v_.read_policy.stripe_blocks;
+  const bool one_stripe = v_.read_policy.kind != ReadPolicy::Kind::striped ||
+                          first.v % stripe + blocks <= stripe;
+  return here_.reads == 0 && one_stripe;
+}
+
+ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks, bool alone) {
   using enum ReadPolicy::Kind;
   if (v_.read_policy.kind == prefer_local || v_.failed || term_.lost()) return {0, blocks};
   Choice choice{0, std::min<std::uint64_t>(blocks, read_blocks_max)};
@@ -49,7 +56,7 @@ ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
       choice.peer = fewest(false);
       break;
     case round_robin:
-      if (!idle_here()) choice.peer = in_turn();
+      if (!alone) choice.peer = in_turn();
       break;
     case least_pending:
       choice.peer = fewest(true);
@@ -60,8 +67,8 @@ ReadBalance::Choice ReadBalance::choose(Lba lba, std::uint64_t blocks) {
     case striped: {
       const std::uint64_t stripe = v_.read_policy.stripe_blocks;
       const std::uint64_t rest_of_stripe = stripe - lba.v % stripe;
-      if (idle_here() && blocks <= rest_of_stripe) break;
-      if (std::none_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return may_ask(p); })) break;
+      if (alone || std::none_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return may_ask(p); }))
+        break;
       turn_ = lba.v / stripe;
       return {in_turn(), std::min(blocks, rest_of_stripe)};
     }

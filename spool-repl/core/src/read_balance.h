@@ -27,7 +27,10 @@ class ReadBalance {
     ReplicaId peer = 0;
     std::uint64_t blocks = 0;
   };
-  Choice choose(Lba lba, std::uint64_t blocks);
+  // alone: no other read of a client is at the disk here, and the whole request lies within one stripe of the
+  // policy. So a question gains nothing.
+  Choice choose(Lba lba, std::uint64_t blocks, bool alone);
+  bool is_alone(Lba first, std::uint64_t blocks) const;
   // A read of the data area here begins, and ends. weight: of the read, in the queue at that time.
   struct Begun {
     Instant since;
@@ -72,8 +75,6 @@ class ReadBalance {
     double expected(std::uint64_t weight) const { return cost * static_cast<double>(queue + weight); }
   };
   bool may_ask(const Peer& peer) const;
-  // The disk here would read at once, so a question gains nothing.
-  bool idle_here() const { return here_.reads == 0; }
   Place& of(ReplicaId peer) { return places_[peer]; }
   ReplicaId fewest(bool with_local);
   ReplicaId in_turn();

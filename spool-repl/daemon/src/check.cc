@@ -31,6 +31,7 @@
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/address.h"
+#include "twinloft/spool-repl/stream/kernel_tls.h"
 #include "twinloft/tls/authority.h"
 
 namespace twinloft::repl::daemon {
@@ -289,6 +290,9 @@ struct Checker {
           "accept_old_release: a replica that has not spoken TLS yet is accepted in clear text. Remove the "
           "key "
           "when all replicas are upgraded");
+    if (s.kernel_tls)
+      if (Status has = stream::kernel_has_tls(stream::RecordCipher::aes_128_gcm); !has)
+        warn("kernel_tls: OpenSSL encrypts instead: {}", has.error().message);
     for (const PeerSettings& p : s.peers)
       if (p.direct_cable)
         warn("replica {}: its link is in clear text, without proof who is at the other end", p.id);

@@ -62,7 +62,9 @@ Result<net::LinkSecurity> read_link_security(const VolumeSettings& settings) {
 
 Result<std::shared_ptr<const stream::TlsContext>> read_nbd_tls(const VolumeSettings& settings) {
   if (!settings.nbd_has_tls()) return nullptr;
-  return read_certificates(settings.nbd_tls, records_of(settings));
+  // Not by the kernel: a client that has ended its output still gets all of its answers, however slowly it
+  // reads.
+  return read_certificates(settings.nbd_tls, stream::Records::openssl);
 }
 
 Result<Security> read_security(const VolumeSettings& settings) {

@@ -1,14 +1,17 @@
-#include "kernel_tls.h"
+#include "twinloft/spool-repl/stream/kernel_tls.h"
 
 #include <linux/tls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <optional>
 
 #include "twinloft/base/errno_text.h"
 #include "twinloft/base/fd.h"
@@ -42,43 +45,59 @@ Status give(int socket, const RecordKey& key, std::uint16_t cipher) {
   return done == 0 ? Status() : failed(error);
 }
 
-// Both ends of a connection; empty without loopback.
-struct Pair {
-  Fd one, two;
+// A connection of this process to itself, which nobody accepts.
+struct Loop {
+  Fd listening, connected;
 };
-Pair loopback_pair() {
+Result<Loop> loop_over_loopback() {
+  constexpr int wait_ms = 200;
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  const Fd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listening || ::bind(listening.get(), any, size) != 0 || ::listen(listening.get(), 1) != 0 ||
-      ::getsockname(listening.get(), any, &size) != 0)
-    return {};
-  // Over loopback, the handshake of TCP ends within connect(2).
-  Pair out{Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), {}};
-  if (!out.one || ::connect(out.one.get(), any, size) != 0) return {};
-  out.two.reset(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  Loop out{Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+           Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))};
+  if (!out.listening || !out.connected || ::bind(out.listening.get(), any, size) != 0 ||
+      ::listen(out.listening.get(), 1) != 0 || ::getsockname(out.listening.get(), any, &size) != 0 ||
+      (::connect(out.connected.get(), any, size) != 0 && errno != EINPROGRESS))
+    return failed(errno);
+  pollfd ready{out.connected.get(), POLLOUT, 0};
+  if (::poll(&ready, 1, wait_ms) != 1 || (ready.revents & (POLLERR | POLLHUP)))
+    return fail(Errc::unavailable, "no connection over 127.0.0.1");
   return out;
 }
 
-bool changes_keys(RecordCipher cipher) {
-  const Pair pair = loopback_pair();
-  if (!pair.two) return false;
+// What the kernel has answered, once it has.
+struct Answer {
+  std::mutex mutex;
+  std::optional<Status> given;
+};
+
+Status try_kernel(RecordCipher cipher, Answer& answer) {
+  std::lock_guard lock(answer.mutex);
+  if (answer.given) return *answer.given;
+  TL_TRY_ASSIGN(const Loop loop, loop_over_loopback());
   RecordKey key;
   key.cipher = cipher;
-  if (!give_key_to_kernel(pair.one.get(), key)) return false;
-  key.key[0] = 1;
-  return give_key_to_kernel(pair.one.get(), key).has_value();
+  Status out = give_key_to_kernel(loop.connected.get(), key);
+  if (!out) {
+    out = fail(Errc::unavailable, "the kernel has no TLS for this (module `tls`): {}", out.error().message);
+  } else {
+    key.key[0] = 1;
+    out = give_key_to_kernel(loop.connected.get(), key);
+    if (!out)
+      out = fail(Errc::unavailable, "the kernel cannot change the keys of TLS (Linux before 6.14): {}",
+                 out.error().message);
+  }
+  return answer.given.emplace(std::move(out));
 }
 
 }  // namespace
 
-bool kernel_has_tls(RecordCipher cipher) {
-  static const bool aes = changes_keys(RecordCipher::aes_128_gcm);
-  static const bool chacha = changes_keys(RecordCipher::chacha20_poly1305);
-  return cipher == RecordCipher::aes_128_gcm ? aes : chacha;
+Status kernel_has_tls(RecordCipher cipher) {
+  static Answer aes, chacha;
+  return try_kernel(cipher, cipher == RecordCipher::aes_128_gcm ? aes : chacha);
 }
 
 Status give_key_to_kernel(int socket, const RecordKey& key) {

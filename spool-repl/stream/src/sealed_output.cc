@@ -42,6 +42,12 @@ void SealedOutput::alert(std::uint8_t level, std::uint8_t description) {
 }
 
 Status SealedOutput::push() {
+  if (broken_) broken_ = push_waiting();
+  if (!broken_) waiting_.clear();
+  return broken_;
+}
+
+Status SealedOutput::push_waiting() {
   while (!waiting_.empty()) {
     TL_TRY_ASSIGN(bool sent, below_.write_record(waiting_.front().type, waiting_.front().content));
     if (!sent) return {};

@@ -24,6 +24,7 @@ class SealedOutput {
   void change_key();
   void alert(std::uint8_t level, std::uint8_t description);
   // Sends waiting records as far as there is room. Errors: of the stream below, or it does not take the key.
+  // After an error, push() and write() return it again, since the other side uses the next key already.
   Status push();
   bool is_waiting() const { return !waiting_.empty(); }
 
@@ -35,6 +36,7 @@ class SealedOutput {
   };
   SealedOutput(Stream& below, TrafficSecret secret, std::uint64_t records_of_key)
       : below_(below), secret_(std::move(secret)), records_of_key_(records_of_key) {}
+  Status push_waiting();
   Status use_next_key();
 
   Stream& below_;
@@ -42,6 +44,7 @@ class SealedOutput {
   const std::uint64_t records_of_key_;
   std::uint64_t records_ = 0;  // of the present key, at most
   std::deque<Record> waiting_;
+  Status broken_;
 };
 
 }  // namespace twinloft::repl::stream

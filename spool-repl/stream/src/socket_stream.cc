@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "kernel_tls.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/errno_text.h"
+#include "twinloft/spool-repl/stream/kernel_tls.h"
 
 namespace twinloft::repl::stream {
 

@@ -47,7 +47,7 @@ int find_key(SSL* ssl, const unsigned char* id, std::size_t id_bytes, SSL_SESSIO
   return 1;
 }
 
-Result<OwnedContext> new_context() {
+Result<OwnedContext> new_context(Records records) {
   ERR_clear_error();
   OwnedContext context(SSL_CTX_new(TLS_method()));
   if (!context) return bad_tls("TLS");
@@ -58,7 +58,7 @@ Result<OwnedContext> new_context() {
     return bad_tls("TLS 1.3");
   SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE |
                              SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF);
-  note_secrets(c);
+  if (records == Records::below) note_secrets(c);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(c, 0);
   SSL_CTX_set_max_early_data(c, 0);
@@ -94,7 +94,7 @@ TlsContext::~TlsContext() {
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::by_certificates(const TlsMaterial& material,
                                                                       Records records) {
-  TL_TRY_ASSIGN(OwnedContext context, new_context());
+  TL_TRY_ASSIGN(OwnedContext context, new_context(records));
   TL_TRY(twinloft::tls::use_certificate(context.get(), material.certificate));
   TL_TRY(twinloft::tls::use_key(context.get(), material.key));
   TL_TRY(twinloft::tls::use_authorities(context.get(), material.authorities, "the authority",
@@ -105,7 +105,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::by_certificates(const TlsM
 Result<std::shared_ptr<const TlsContext>> TlsContext::by_secret(const std::string& secret,
                                                                 const std::string& purpose, Records records) {
   if (secret.empty()) return fail(Errc::invalid, "the shared secret is empty");
-  TL_TRY_ASSIGN(OwnedContext context, new_context());
+  TL_TRY_ASSIGN(OwnedContext context, new_context(records));
   SSL_CTX_set_psk_use_session_callback(context.get(), use_key);
   SSL_CTX_set_psk_find_session_callback(context.get(), find_key);
   std::shared_ptr<TlsContext> out(new TlsContext(context.release(), records));

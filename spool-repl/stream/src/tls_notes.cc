@@ -13,8 +13,8 @@ TlsNotes* notes_of(const SSL* connection) {
   return static_cast<TlsNotes*>(SSL_get_app_data(connection));
 }
 
-// A line of a key log: LABEL CLIENT_RANDOM SECRET, both in hexadecimal digits
-// (SSL_CTX_set_keylog_callback(3)).
+// Exceptions must not reach OpenSSL, which is C, so nothing here allocates. A line of a key log: LABEL
+// CLIENT_RANDOM SECRET, both in hexadecimal digits (SSL_CTX_set_keylog_callback(3)).
 void on_secret(const SSL* connection, const char* line) {
   TlsNotes* notes = notes_of(connection);
   if (!notes) return;
@@ -24,26 +24,29 @@ void on_secret(const SSL* connection, const char* line) {
              : label == "SERVER_TRAFFIC_SECRET_0" ? &notes->server_secret
                                                   : nullptr;
   if (!to) return;
-  long bytes = 0;
-  unsigned char* secret = OPENSSL_hexstr2buf(line + text.rfind(' ') + 1, &bytes);
-  if (!secret) return;
-  to->assign(secret, secret + bytes);
-  OPENSSL_clear_free(secret, static_cast<std::size_t>(bytes));
+  std::size_t bytes = 0;
+  to->known = OPENSSL_hexstr2buf_ex(to->bytes.data(), to->bytes.size(), &bytes, line + text.rfind(' ') + 1,
+                                    '\0') == 1 &&
+              bytes == to->bytes.size();
 }
 
 void on_info(const SSL* connection, int where, int value) {
   TlsNotes* notes = notes_of(connection);
   if (!notes || (where & SSL_CB_WRITE_ALERT) != SSL_CB_WRITE_ALERT) return;
-  notes->alerts.push_back({static_cast<std::uint8_t>(value >> 8), static_cast<std::uint8_t>(value)});
+  if (notes->alert_count < notes->alerts.size())
+    notes->alerts[notes->alert_count++] = {static_cast<std::uint8_t>(value >> 8),
+                                           static_cast<std::uint8_t>(value)};
 }
 
 }  // namespace
 
 void TlsNotes::wipe() {
-  for (auto* secret : {&client_secret, &server_secret}) {
-    OPENSSL_cleanse(secret->data(), secret->size());
-    secret->clear();
+  for (Secret* secret : {&client_secret, &server_secret}) {
+    OPENSSL_cleanse(secret->bytes.data(), secret->bytes.size());
+    secret->known = false;
   }
+  alert_count = 0;
+  wrote = false;
 }
 
 void note_secrets(ssl_ctx_st* context) {
@@ -59,8 +62,8 @@ std::optional<TrafficSecret> secret_of_output(const ssl_st* connection, const Tl
   const SSL_CIPHER* used = SSL_get_current_cipher(connection);
   const auto cipher = used ? record_cipher(SSL_CIPHER_get_protocol_id(used)) : std::nullopt;
   const auto& secret = SSL_is_server(connection) ? notes.server_secret : notes.client_secret;
-  if (!cipher || secret.size() != TrafficSecret::bytes) return std::nullopt;
-  return TrafficSecret(*cipher, std::span<const unsigned char, TrafficSecret::bytes>(secret));
+  if (!cipher || !secret.known) return std::nullopt;
+  return TrafficSecret(*cipher, secret.bytes);
 }
 
 }  // namespace twinloft::repl::stream

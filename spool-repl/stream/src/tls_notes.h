@@ -1,10 +1,10 @@
 // What OpenSSL tells a TlsStream, besides bytes.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "twinloft/spool-repl/stream/record_key.h"
 
@@ -23,9 +23,16 @@ struct TlsNotes {
   ~TlsNotes() { wipe(); }
   void wipe();
 
-  std::vector<unsigned char> client_secret, server_secret;  // for content; empty: not known
-  std::vector<Alert> alerts;                                // that OpenSSL has sent
-  bool wrote = false;                                       // OpenSSL has sent a record
+  // For content. Of another cipher's size: none.
+  struct Secret {
+    std::array<unsigned char, TrafficSecret::bytes> bytes{};
+    bool known = false;
+  };
+  Secret client_secret, server_secret;
+  // That OpenSSL has sent. Further ones are left out; a connection has one or two.
+  std::array<Alert, 4> alerts{};
+  std::size_t alert_count = 0;
+  bool wrote = false;  // OpenSSL has sent a record
 };
 
 // Every connection of this context writes down its secrets, if it has notes. Of an SSL_CTX.

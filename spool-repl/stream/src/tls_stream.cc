@@ -251,7 +251,6 @@ bool TlsStream::has_room() const {
 void TlsStream::seal_below() {
   auto secret = unsent() == 0 ? secret_of_output(ssl_.get(), *notes_) : std::nullopt;
   notes_->wipe();
-  notes_->wrote = false;
   if (secret) sealed_ = SealedOutput::begin(*below_, *secret, limits_.records_of_key);
 }
 
@@ -264,9 +263,10 @@ void TlsStream::pass_on_notes() {
       SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
     (void)SSL_do_handshake(ssl_.get());
   if (!std::exchange(notes_->wrote, false)) return;
-  if (notes_->alerts.empty()) sealed_->change_key();
-  for (const TlsNotes::Alert& alert : notes_->alerts) sealed_->alert(alert.level, alert.description);
-  notes_->alerts.clear();
+  if (notes_->alert_count == 0 && !output_ended_) sealed_->change_key();
+  for (const TlsNotes::Alert& alert : std::span(notes_->alerts).first(notes_->alert_count))
+    sealed_->alert(alert.level, alert.description);
+  notes_->alert_count = 0;
 }
 
 Status TlsStream::drain() {
@@ -399,6 +399,7 @@ Result<std::size_t> TlsStream::write(std::span<iovec> from) {
 }
 
 Result<std::size_t> TlsStream::write_sealed(std::span<iovec> from) {
+  if (output_ended_) return fail(Errc::io, "the output has ended");
   std::size_t all = 0;
   for (const iovec& each : from) all += each.iov_len;
   TL_TRY_ASSIGN(std::size_t accepted, sealed_->write(from));

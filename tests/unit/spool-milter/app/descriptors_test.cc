@@ -71,6 +71,8 @@ TEST_F(DescriptorsTest, AcceptedSocketsAreCounted) {
     EXPECT_EQ(accepted(listening.fd), 2U);
     first.reset();
     EXPECT_EQ(accepted(listening.fd), 1U);
+    ASSERT_EQ(::shutdown(listening.fd.get(), SHUT_RDWR), 0);
+    EXPECT_EQ(accepted(listening.fd), 1U) << "the listening socket itself";
   }
 }
 
@@ -95,7 +97,7 @@ TEST_F(DescriptorsTest, ListeningSocketsAreFound) {
 
 TEST(SocketName, OfNoSocket) {
   EXPECT_FALSE(SocketName::of(-1));
-  EXPECT_FALSE(SocketName().same_place(SocketName()));
+  EXPECT_FALSE(SocketName().is_beside(SocketName()));
 }
 
 }  // namespace

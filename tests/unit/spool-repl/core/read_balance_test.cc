@@ -463,6 +463,15 @@ TEST_F(ReadBalanceTest, AReadOfTwoStripesIsSharedAtOnce) {
   EXPECT_EQ(said<ReadBlocks>(1).size(), 1u);
 }
 
+// Stripes 1 and 2 are those of the two members.
+TEST_F(ReadBalanceTest, EachStripeOfAReadGoesByItsAddress) {
+  make_balanced(3, Kind::striped, 8);
+  read(15, 4);
+  EXPECT_EQ(node(1).pending(Disk::home_read), 0u);
+  EXPECT_EQ(said<ReadBlocks>(1).size(), 2u);
+  EXPECT_NE(node(1).sent_to.at(0), node(1).sent_to.at(1));
+}
+
 TEST_F(ReadBalanceTest, LeastPendingGoesByTheQueues) {
   make_balanced(2, Kind::least_pending);
   node(1).held = [](Disk kind) { return kind == Disk::home_read; };

@@ -19,6 +19,7 @@
 #include "twinloft/spool-repl/daemon/link_security.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
+#include "twinloft/spool-repl/stream/kernel_tls.h"
 #include "twinloft/tls/authority.h"
 #include "volume_on_files.h"
 
@@ -126,6 +127,10 @@ TEST_F(CheckTest, ClearTextIsNamed) {
   s.secret_file = file("secret", "sixteen letters and more\n");
   s.accept_old_release = true;
   EXPECT_TRUE(says(check_volume(s).warnings, "accept_old_release"));
+  EXPECT_FALSE(says(check_volume(s).warnings, "kernel_tls"));
+  s.kernel_tls = true;
+  EXPECT_NE(says(check_volume(s).warnings, "kernel_tls: OpenSSL encrypts instead"),
+            stream::kernel_has_tls(stream::RecordCipher::aes_128_gcm).has_value());
 }
 
 TEST_F(CheckTest, FilesAndDirectories) {

@@ -64,6 +64,9 @@ TEST_P(SealedStreamTest, AStreamThatDoesNotTakeTheNextKeyIsBroken) {
   auto sent = client.stream->write({&part, 1});
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().message, "the kernel does not take the next key of TLS");
+  EXPECT_FALSE(client.stream->write({&part, 1})) << "the other side uses the next key";
+  client.stream->close();
+  EXPECT_EQ(client.records->records, std::vector{key_update}) << "nothing more, under the old key";
 }
 
 TEST_P(SealedStreamTest, TheEndIsAnAlert) {
@@ -72,6 +75,9 @@ TEST_P(SealedStreamTest, TheEndIsAnAlert) {
   client.stream->end_output();
   EXPECT_EQ(client.records->records, std::vector{close_notify});
   EXPECT_FALSE(client.stream->has_unsent());
+  std::string more = "more";
+  iovec part{more.data(), more.size()};
+  EXPECT_FALSE(client.stream->write({&part, 1})) << "behind the end";
   EXPECT_EQ(arrives(server, 14), "the last words");
   bool ended = false;
   run_until([&] { return take(server, 10, nullptr, &ended), ended; });

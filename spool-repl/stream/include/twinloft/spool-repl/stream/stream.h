@@ -78,7 +78,8 @@ class Stream {
   virtual std::optional<LineState> line() const { return std::nullopt; }
 
   // What is written from now on is the content of TLS records with this key, which the stream makes. Again
-  // after a KeyUpdate. False: this stream cannot do that, and nothing has changed.
+  // after a KeyUpdate. False: this stream cannot do that, and nothing has changed. From then on, close() may
+  // lose accepted bytes while the line is full.
   virtual bool seal_output(const RecordKey&) { return false; }
   // After seal_output(): one record of another type (RFC 8446, 5.1), whole. False: there is no room, and the
   // stream reports `writable` when there is, if the owner wants that.

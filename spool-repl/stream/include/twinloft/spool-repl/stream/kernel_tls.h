@@ -11,8 +11,9 @@
 namespace twinloft::repl::stream {
 
 // Whether the kernel encrypts with this cipher, and can change the key of a connection, which Linux does from
-// 6.14 on. Tried once for each cipher, on a connection of this process to itself over loopback.
-bool kernel_has_tls(RecordCipher cipher);
+// 6.14 on. Tried on a connection of this process to itself over loopback, which takes up to 0.2 s, until the
+// kernel has given an answer for this cipher. Thread-safe. Errors: the reason.
+Status kernel_has_tls(RecordCipher cipher);
 
 // What the connection sends from now on is in records, from number 0 on. The first call needs a connection
 // that is established, the next ones a KeyUpdate as the last record. Errors: that of the kernel.
