@@ -121,7 +121,7 @@ Result<bool> send_record(int socket, std::uint8_t type, std::span<const std::byt
   header->cmsg_level = SOL_TLS;
   header->cmsg_type = TLS_SET_RECORD_TYPE;
   header->cmsg_len = CMSG_LEN(sizeof type);
-  std::memcpy(CMSG_DATA(header), &type, sizeof type);
+  std::memcpy(control + CMSG_LEN(0), &type, sizeof type);  // where the data begins
   for (;;) {
     const ssize_t sent = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(content.size())) return true;

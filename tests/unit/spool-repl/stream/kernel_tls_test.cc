@@ -3,7 +3,6 @@
 #include "twinloft/spool-repl/stream/kernel_tls.h"
 
 #include "tls_fixture.h"
-#include "twinloft/base/random.h"
 
 namespace twinloft::repl::stream {
 namespace {
@@ -17,11 +16,6 @@ struct KernelTlsTest : TlsStreamTest {
     EXPECT_EQ(client.stream->is_sealed_below(), by_kernel);
     EXPECT_EQ(server.stream->is_sealed_below(), by_kernel);
     RecordProperty("records_of", by_kernel ? "the kernel" : "OpenSSL");
-  }
-  static std::string random_text(std::size_t bytes, std::uint64_t seed) {
-    std::string text(bytes, '\0');
-    SeededRandom(seed).fill(std::as_writable_bytes(std::span(text.data(), text.size())));
-    return text;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Below, KernelTlsTest, testing::Values(Below::kernel), name_of_below);

@@ -2,7 +2,6 @@
 #include <openssl/ssl.h>
 
 #include "tls_fixture.h"
-#include "twinloft/base/random.h"
 
 namespace twinloft::repl::stream {
 namespace {

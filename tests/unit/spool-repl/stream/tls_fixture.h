@@ -11,6 +11,7 @@
 
 #include "record_maker.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/random.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 #include "twinloft/spool-repl/stream/socket_stream.h"
 #include "twinloft/spool-repl/stream/tls_stream.h"
@@ -55,6 +56,12 @@ enum class Below {
 
 inline std::string name_of_below(const testing::TestParamInfo<Below>& info) {
   return info.param == Below::openssl ? "OpenSsl" : info.param == Below::records ? "Records" : "Kernel";
+}
+
+inline std::string random_text(std::size_t bytes, std::uint64_t seed) {
+  std::string text(bytes, '\0');
+  SeededRandom(seed).fill(std::as_writable_bytes(std::span(text.data(), text.size())));
+  return text;
 }
 
 inline std::pair<Fd, Fd> tcp_pair() {

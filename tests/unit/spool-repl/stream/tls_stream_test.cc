@@ -6,7 +6,6 @@
 #include <cerrno>
 
 #include "tls_fixture.h"
-#include "twinloft/base/random.h"
 
 namespace twinloft::repl::stream {
 namespace {
@@ -16,12 +15,6 @@ constexpr const char* two = "twinloft:volume/replica/2";
 
 Context by_secret(const std::string& secret, const std::string& purpose = "replicas") {
   return TlsContext::by_secret(secret, purpose, Records::below).value();
-}
-
-std::string random_text(std::size_t bytes, std::uint64_t seed) {
-  std::string text(bytes, '\0');
-  SeededRandom(seed).fill(std::as_writable_bytes(std::span(text.data(), text.size())));
-  return text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Below, TlsStreamTest, testing::Values(Below::openssl, Below::records),
