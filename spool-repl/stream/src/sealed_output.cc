@@ -42,9 +42,9 @@ void SealedOutput::alert(std::uint8_t level, std::uint8_t description) {
 }
 
 Status SealedOutput::push() {
-  if (broken_) broken_ = push_waiting();
-  if (!broken_) waiting_.clear();
-  return broken_;
+  if (so_far_) so_far_ = push_waiting();
+  if (!so_far_) waiting_.clear();
+  return so_far_;
 }
 
 Status SealedOutput::push_waiting() {

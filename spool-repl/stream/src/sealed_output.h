@@ -44,7 +44,7 @@ class SealedOutput {
   const std::uint64_t records_of_key_;
   std::uint64_t records_ = 0;  // of the present key, at most
   std::deque<Record> waiting_;
-  Status broken_;
+  Status so_far_;  // the first error stays
 };
 
 }  // namespace twinloft::repl::stream
