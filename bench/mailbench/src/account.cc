@@ -18,6 +18,7 @@ namespace twinloft::mailbench {
 namespace {
 
 constexpr std::string_view kMagic = "#mailbench-account 1 run=";
+constexpr std::string_view kStarted = " started=";
 constexpr std::string_view kEnd = "#end lines=";
 constexpr Outcome kOutcomes[] = {Outcome::acknowledged, Outcome::deferred, Outcome::refused, Outcome::unknown,
                                  Outcome::unsent};
@@ -82,7 +83,7 @@ Result<AccountLine> parse_line(std::string_view line) {
   return out;
 }
 
-Result<AccountWriter> AccountWriter::create(const std::string& path, std::string_view run) {
+Result<AccountWriter> AccountWriter::create(const std::string& path, std::string_view run, WallTime started) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!fd) return fail_errno(errno, "account {}", path);
   struct stat st{};
@@ -90,7 +91,8 @@ Result<AccountWriter> AccountWriter::create(const std::string& path, std::string
   if (st.st_size != 0)
     return fail(Errc::conflict, "account {}: it exists and holds another run; name a new file", path);
   AccountWriter writer(std::move(fd), path);
-  std::string head = fmt::format("{}{}\n", kMagic, run);
+  std::string head = fmt::format("{}{}{}{}.{:06}\n", kMagic, run, kStarted, started.seconds,
+                                 started.microseconds);
   TL_TRY(write_all(writer.fd_.get(), as_bytes(head)));
   return writer;
 }
@@ -146,7 +148,20 @@ Status AccountReader::read_head() {
   TL_TRY_ASSIGN(bool there, next_text(text));
   if (!there || !text.starts_with(kMagic) || text.size() == kMagic.size())
     return fail(Errc::corrupt, "{}: it is not an account of mailbench (version 1)", path_);
-  run_ = text.substr(kMagic.size());
+  text.remove_prefix(kMagic.size());
+  std::size_t blank = text.find(' ');
+  run_ = text.substr(0, blank);
+  if (blank == text.npos) return {};
+  std::string_view rest = text.substr(blank);
+  std::size_t dot = rest.find('.');
+  WallTime at;
+  bool good = rest.starts_with(kStarted) && dot != rest.npos &&
+              parse_number(rest.substr(kStarted.size(), dot - kStarted.size()), at.seconds) &&
+              parse_number(rest.substr(dot + 1), at.microseconds);
+  if (!good)
+    return fail(Errc::corrupt, "{}: the first line says '{}'; wanted is{}SECONDS.MICROSECONDS", path_, rest,
+                kStarted);
+  started_ = at;
   return {};
 }
 

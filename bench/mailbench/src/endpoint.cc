@@ -35,8 +35,7 @@ Result<Endpoint> Endpoint::parse(std::string_view text) {
   if (colon == text.npos || colon == 0 || colon + 1 == text.size())
     return fail(Errc::invalid, "server '{}': write HOST:PORT, [IPv6]:PORT or the path of a Unix socket",
                 text);
-  std::string host(text.substr(0, colon)), port(text.substr(colon + 1));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  std::string host = host_of(text), port(text.substr(colon + 1));
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
@@ -46,6 +45,14 @@ Result<Endpoint> Endpoint::parse(std::string_view text) {
   std::memcpy(&e.address, found->ai_addr, found->ai_addrlen);
   e.length = found->ai_addrlen;
   return e;
+}
+
+std::string Endpoint::host_of(std::string_view text) {
+  std::size_t colon = text.rfind(':');
+  if (colon == text.npos || text.starts_with("unix:") || text.find('/') != text.npos) return {};
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return std::string(host);
 }
 
 Result<Fd> Endpoint::connect() const {

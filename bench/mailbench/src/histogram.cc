@@ -6,12 +6,6 @@
 
 namespace twinloft::mailbench {
 
-namespace {
-constexpr unsigned kSubBits = 7;
-constexpr std::uint64_t kSub = 1u << kSubBits;
-constexpr std::size_t kBuckets = (64 - kSubBits - 1) * kSub + 2 * kSub;
-}  // namespace
-
 Histogram::Histogram() : buckets_(kBuckets, 0) {}
 
 std::size_t Histogram::bucket_of(std::uint64_t value) {
@@ -44,6 +38,10 @@ void Histogram::merge(const Histogram& other) {
   sum_ += other.sum_;
 }
 
+void Histogram::clear() {
+  *this = Histogram();
+}
+
 double Histogram::mean() const {
   return count_ == 0 ? 0 : sum_ / static_cast<double>(count_);
 }
@@ -58,6 +56,25 @@ std::uint64_t Histogram::percentile(double percent) const {
     if (seen >= rank) return std::min(bucket_upper(i), max_);
   }
   return max_;
+}
+
+double Histogram::deviation() const {
+  if (count_ == 0) return 0;
+  double sum = 0;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    if (buckets_[i] == 0) continue;
+    double lower = i == 0 ? 0 : static_cast<double>(bucket_upper(i - 1)) + 1;
+    double away = (lower + static_cast<double>(bucket_upper(i))) / 2 - mean();
+    sum += away * away * static_cast<double>(buckets_[i]);
+  }
+  return std::sqrt(sum / static_cast<double>(count_));
+}
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> Histogram::filled() const {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> out;
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (buckets_[i] > 0) out.emplace_back(bucket_upper(i), buckets_[i]);
+  return out;
 }
 
 }  // namespace twinloft::mailbench

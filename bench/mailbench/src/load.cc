@@ -8,6 +8,7 @@
 
 #include "twinloft/base/random.h"
 #include "twinloft/mailbench/account.h"
+#include "twinloft/mailbench/corpus.h"
 #include "twinloft/mailbench/endpoint.h"
 #include "twinloft/mailbench/message.h"
 #include "twinloft/mailbench/worker.h"
@@ -67,12 +68,37 @@ Result<Users> load_users(const LoadOptions& options) {
   return Users::from_list(std::move(addresses));
 }
 
-void show_progress(const LoadStats& stats, const Schedule& schedule, Instant now, unsigned threads) {
-  double seconds = std::chrono::duration<double>(now - schedule.start()).count();
-  std::uint64_t done = stats.outcomes[0] * threads;
-  std::string line = fmt::format("\r{:6.1f} s  {} acknowledged  {:.0f}/min  ", seconds, done,
-                                 seconds > 0 ? static_cast<double>(done) / seconds * 60 : 0);
-  (void)write_all(STDERR_FILENO, as_bytes(line));
+// The live line: the last second that all workers have ended.
+class LiveLine {
+ public:
+  LiveLine(const Schedule& schedule, const Series& series) : schedule_(schedule), series_(series) {}
+
+  void show(Instant now) {
+    Duration since = now - schedule_.start();
+    auto second = static_cast<std::size_t>(since / std::chrono::seconds(1));
+    // A worker adds a second with its first message after it.
+    if (second < 2 || second == shown_) return;
+    shown_ = second;
+    Second s = series_.at(second - 2);
+    const char* part = now < schedule_.window_start() ? "warm-up"
+                       : now < schedule_.window_end() ? ""
+                                                      : "ending";
+    std::string line = fmt::format("\r{:5} s  {:>9}/min  p50 {:.1f} ms  p99 {:.1f} ms  {} failed  {}\x1b[K",
+                                   second - 1, s.acknowledged * 60, static_cast<double>(s.p50_ns) / 1e6,
+                                   static_cast<double>(s.p99_ns) / 1e6, s.failed, part);
+    (void)write_all(STDERR_FILENO, as_bytes(line));
+  }
+
+ private:
+  const Schedule& schedule_;
+  const Series& series_;
+  std::size_t shown_ = 0;
+};
+
+TlsSettings tls_settings(const LoadOptions& options) {
+  TlsSettings out = *options.starttls;
+  if (out.name.empty()) out.name = Endpoint::host_of(options.server);
+  return out;
 }
 
 // Runs all workers, the first on this thread. The first error of any of them is the run's.
@@ -95,14 +121,26 @@ std::string draw_run_id() {
   return fmt::format("{:012x}", random.next() & 0xffffffffffff);
 }
 
+void GeneratorStats::merge(const GeneratorStats& other) {
+  cpu_ns += other.cpu_ns;
+  cpu_attempts += other.cpu_attempts;
+  if (other.busiest > busiest) {
+    busiest = other.busiest;
+    waited = other.waited;
+  }
+  lag_ns.merge(other.lag_ns);
+  late_ns.merge(other.late_ns);
+  without_client += other.without_client;
+}
+
 void LoadStats::merge(const LoadStats& other) {
-  latency_ns.merge(other.latency_ns);
-  connect_ns.merge(other.connect_ns);
+  latency.merge(other.latency);
+  service.merge(other.service);
+  generator.merge(other.generator);
+  for (std::size_t i = 0; i < phases.size(); ++i) phases[i].merge(other.phases[i]);
   acknowledged += other.acknowledged;
   messages += other.messages;
   bytes += other.bytes;
-  cpu_ns += other.cpu_ns;
-  cpu_attempts += other.cpu_attempts;
   window = std::max(window, other.window);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     outcomes[i] += other.outcomes[i];
@@ -115,6 +153,7 @@ void LoadStats::merge(const LoadStats& other) {
   connections += other.connections;
   failed_connections += other.failed_connections;
   pipelining = pipelining || other.pipelining;
+  eight_bit_refused = eight_bit_refused || other.eight_bit_refused;
   auto& ticks = acknowledged_per_tick;
   ticks.resize(std::max(ticks.size(), other.acknowledged_per_tick.size()));
   for (std::size_t i = 0; i < other.acknowledged_per_tick.size(); ++i)
@@ -142,40 +181,70 @@ Result<LoadResult> run_load(LoadOptions options) {
   if (options.recipients_per_message > users.size())
     return fail(Errc::invalid, "{} recipients per message, but only {} users", options.recipients_per_message,
                 users.size());
+  std::optional<Corpus> corpus;
+  if (!options.messages_from.empty()) {
+    TL_TRY_ASSIGN(corpus, Corpus::load(options.messages_from, !options.bdat));
+  }
+  std::optional<TlsContext> tls;
+  if (options.starttls) {
+    TL_TRY_ASSIGN(tls, TlsContext::make(tls_settings(options)));
+  }
   LoadResult result;
+  if (corpus) result.corpus = corpus->summary();
   result.run = options.run;
   result.account = options.account;
+  TextBlock block(options.seed, !options.bdat);
+  OsClock clock;
+  WallTime started = clock.wall();
   std::optional<AccountWriter> account;
   if (!options.account.empty()) {
-    auto writer = AccountWriter::create(options.account, result.run);
+    auto writer = AccountWriter::create(options.account, result.run, started);
     if (!writer) return fail(Errc::denied, "{}", writer.error().message);
     account.emplace(std::move(*writer));
   }
-  OsClock clock;
-  TextBlock block(options.seed);
-  MessageFactory::Settings message_settings{
-      result.run, options.from, options.seed, options.recipients_per_message, options.size, clock.wall()};
+  MessageFactory::Settings message_settings{.run = result.run,
+                                            .from = options.from,
+                                            .seed = options.seed,
+                                            .recipients_per_message = options.recipients_per_message,
+                                            .size = options.size,
+                                            .date = started,
+                                            .zipf = options.zipf,
+                                            .dot_stuffed = !options.bdat,
+                                            .corpus = corpus ? &*corpus : nullptr};
   Schedule schedule(options.schedule, clock.now());
   SignalGuard guard(schedule);
-  Worker::Context context{options,          endpoint, clock, schedule, account ? &*account : nullptr,
-                          message_settings, users,    block};
+  Series series;
+  Worker::Context context{options,
+                          endpoint,
+                          tls ? &*tls : nullptr,
+                          clock,
+                          schedule,
+                          account ? &*account : nullptr,
+                          message_settings,
+                          users,
+                          block,
+                          series};
   std::size_t thread_count = std::min<std::size_t>(options.threads, options.clients);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (std::size_t i = 0; i < thread_count; ++i)  // the first threads get the remaining clients
-    workers.push_back(std::make_unique<Worker>(
-        context, options.clients / thread_count + (i < options.clients % thread_count)));
-  auto on_tick = [&](const LoadStats& stats) {
-    if (options.progress) show_progress(stats, schedule, clock.now(), static_cast<unsigned>(thread_count));
+  for (std::size_t i = 0, first = 0; i < thread_count; ++i) {  // the first threads get the remaining clients
+    std::size_t clients = options.clients / thread_count + (i < options.clients % thread_count);
+    workers.push_back(std::make_unique<Worker>(context, first, clients));
+    first += clients;
+  }
+  LiveLine live(schedule, series);
+  auto on_tick = [&](const LoadStats&) {
+    if (options.progress) live.show(clock.now());
   };
   Status ran = run_workers(workers, on_tick);
   if (options.progress) (void)write_all(STDERR_FILENO, as_bytes("\n"));
 
   for (const auto& worker : workers) result.stats.merge(worker->stats());
-  bool connected = result.stats.connect_ns.count() > 0;
+  result.seconds = series.all();
+  bool connected = result.stats.connected();
   if (ran && !connected)
     ran = fail(Errc::unavailable, "{}: the server took no connection{}", options.server,
                result.stats.errors.empty() ? "" : ": " + result.stats.errors.begin()->first);
-  if (account && !connected) TL_TRY(account->discard());
+  if (account && !ran && result.stats.attempts == 0) TL_TRY(account->discard());
   TL_TRY(ran);
   if (account) TL_TRY(account->close());
   Instant end = clock.now();

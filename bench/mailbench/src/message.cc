@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "twinloft/base/check.h"
+#include "twinloft/mailbench/corpus.h"
 
 namespace twinloft::mailbench {
 
@@ -49,7 +50,7 @@ std::string make_line(SeededRandom& random) {
 
 }  // namespace
 
-TextBlock::TextBlock(std::uint64_t seed, std::size_t size_min) {
+TextBlock::TextBlock(std::uint64_t seed, bool dot_stuffed, std::size_t size_min) : dot_stuffed_(dot_stuffed) {
   SeededRandom random(seed ^ 0x6d61696c626c6f63);
   while (wire_.size() < size_min) add_line(make_line(random));
   canonical_at_.push_back(canonical_.size());
@@ -60,7 +61,7 @@ void TextBlock::add_line(std::string_view line) {
   canonical_at_.push_back(canonical_.size());
   wire_at_.push_back(wire_.size());
   canonical_.append(line) += '\n';
-  if (line.starts_with('.')) wire_ += '.';
+  if (dot_stuffed_ && line.starts_with('.')) wire_ += '.';
   wire_.append(line) += "\r\n";
 }
 
@@ -179,7 +180,11 @@ std::string format_date(WallTime time) {
 }
 
 MessageFactory::MessageFactory(Settings settings, const Users& users, const TextBlock& block)
-    : settings_(std::move(settings)), users_(users), block_(block), date_(format_date(settings_.date)) {
+    : settings_(std::move(settings)),
+      users_(users),
+      block_(block),
+      popularity_(users.size(), settings_.zipf),
+      date_(format_date(settings_.date)) {
   TL_CHECK(settings_.recipients_per_message >= 1 && settings_.recipients_per_message <= users.size());
 }
 
@@ -188,6 +193,13 @@ void MessageFactory::make(std::uint64_t number, Message& out) {
   out.number = number;
   out.id = fmt::format("{}-{}", settings_.run, number);
   draw_recipients(random, out);
+  if (settings_.corpus != nullptr)
+    make_from_corpus(random, out);
+  else
+    make_own(random, out);
+}
+
+void MessageFactory::make_own(SeededRandom& random, Message& out) {
   std::uint64_t wanted = settings_.size.draw(random);
   write_header(out, Hash128{});
   std::uint64_t header_size = header_.size();
@@ -198,19 +210,39 @@ void MessageFactory::make(std::uint64_t number, Message& out) {
   out.head.assign(header_).append(first_line_).append("\r\n");
 }
 
-void MessageFactory::draw_recipients(SeededRandom& random, Message& out) const {
+// Few of many users are drawn until all are different. If that takes long, because few users get nearly all
+// mail or most users are wanted, the users after the last drawn one follow.
+void MessageFactory::draw_recipients(SeededRandom& random, Message& out) {
   std::size_t wanted = settings_.recipients_per_message;
-  std::vector<std::uint64_t> chosen;
-  if (wanted * 2 > users_.size()) {  // most of the users: consecutive users from a random start
-    std::uint64_t first = random.below(users_.size());
-    for (std::size_t i = 0; i < wanted; ++i) chosen.push_back((first + i) % users_.size());
+  std::size_t draws = wanted * 2 > users_.size() ? 1 : wanted * 4;
+  chosen_.clear();
+  std::uint64_t user = 0;
+  auto is_new = [&] { return std::ranges::find(chosen_, user) == chosen_.end(); };
+  for (std::size_t i = 0; i < draws && chosen_.size() < wanted; ++i) {
+    user = popularity_.draw(random);
+    if (is_new()) chosen_.push_back(user);
   }
-  while (chosen.size() < wanted) {
-    std::uint64_t user = random.below(users_.size());
-    if (std::ranges::find(chosen, user) == chosen.end()) chosen.push_back(user);
-  }
+  for (; chosen_.size() < wanted; user = (user + 1) % users_.size())
+    if (is_new()) chosen_.push_back(user);
   out.recipients.clear();
-  for (std::uint64_t user : chosen) out.recipients.push_back(users_.address(user));
+  for (std::uint64_t one : chosen_) out.recipients.push_back(users_.address(one));
+}
+
+void MessageFactory::make_from_corpus(SeededRandom& random, Message& out) {
+  const auto& messages = settings_.corpus->messages();
+  const CorpusMessage& from = messages[random.below(messages.size())];
+  std::string message_id = fmt::format("<{}@mailbench.invalid>", out.id);
+  HeadDigest head(hasher_);
+  for (std::size_t i = 0; i < std::size(kHeadFields); ++i)
+    head.add(kHeadFields[i], kHeadFields[i] == "Message-ID" ? message_id : from.fields[i]);
+  out.digest = from.digest;
+  out.eight_bit = from.eight_bit;
+  out.head = fmt::format(
+      "X-Mailbench-Id: {}\r\nX-Mailbench-Digest: {}\r\nX-Mailbench-Head: {}\r\nMessage-ID: {}\r\n", out.id,
+      out.digest.hex(), head.digest().hex(), message_id);
+  out.size = out.head.size() + from.header_size + 2 + from.body_size;
+  out.middle = {from.header, "\r\n", from.body};
+  out.tail = settings_.dot_stuffed ? ".\r\n" : "";
 }
 
 // The To: field is folded with a recipient on each line, so that no line is too long.
@@ -272,7 +304,7 @@ void MessageFactory::write_body(SeededRandom& random, std::uint64_t body_size, M
     out.tail = filler + "\r\n";
   }
   out.digest = hasher_.digest();
-  out.tail += ".\r\n";
+  if (settings_.dot_stuffed) out.tail += ".\r\n";
 }
 
 }  // namespace twinloft::mailbench

@@ -1,12 +1,11 @@
 #include "twinloft/mailbench/schedule.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace twinloft::mailbench {
 
-Instant Schedule::intended(std::uint64_t number) const {
-  return start_ + Duration(std::llround(static_cast<double>(number) * 1e9 / *settings_.rate));
+Schedule::Schedule(const Settings& settings, Instant start) : settings_(settings), start_(start) {
+  if (settings.rate) arrivals_.emplace(settings.arrivals, *settings.rate, settings.ramp, settings.seed);
 }
 
 Instant Schedule::window_end() const {
@@ -14,27 +13,42 @@ Instant Schedule::window_end() const {
   return window_start() + *settings_.duration;
 }
 
+Instant Schedule::client_start(std::size_t client, std::size_t clients) const {
+  if (open_loop() || clients == 0) return start_;
+  return start_ + settings_.ramp * static_cast<std::int64_t>(client) / static_cast<std::int64_t>(clients);
+}
+
+bool Schedule::ended(Instant now) const {
+  return stopped_.load(std::memory_order_relaxed) || now >= window_end();
+}
+
 bool Schedule::over(Instant now) const {
-  if (stopped_.load(std::memory_order_relaxed) || now >= window_end()) return true;
-  return settings_.messages && granted() >= *settings_.messages;
+  return ended(now) || (settings_.messages && granted() >= *settings_.messages);
 }
 
 std::variant<Schedule::Grant, Schedule::Later, Schedule::Over> Schedule::take(Instant now) {
-  std::uint64_t number = next_.load(std::memory_order_relaxed);
-  do {
-    if (stopped_.load(std::memory_order_relaxed) || now >= window_end()) return Over{};
-    if (settings_.messages && number >= *settings_.messages) return Over{};
-    if (settings_.rate && intended(number) > now) return Later{intended(number)};
-  } while (!next_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
-  return Grant{number, settings_.rate ? intended(number) : now};
+  if (!arrivals_) {
+    std::uint64_t number = next_.load(std::memory_order_relaxed);
+    do {
+      if (ended(now) || (settings_.messages && number >= *settings_.messages)) return Over{};
+    } while (!next_.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
+    return Grant{number, now};
+  }
+  std::scoped_lock lock(mutex_);
+  if (over(now)) return Over{};
+  Instant due = start_ + arrivals_->next();
+  if (due > now) return Later{due};
+  arrivals_->advance();
+  return Grant{next_.fetch_add(1, std::memory_order_relaxed), due};
 }
 
-std::uint64_t Schedule::behind(Instant now) const {
-  if (!settings_.rate) return 0;
-  double seconds = std::chrono::duration<double>(std::min(now, window_end()) - start_).count();
-  auto due = static_cast<std::uint64_t>(std::max(0.0, seconds * *settings_.rate));
-  if (settings_.messages) due = std::min(due, *settings_.messages);
-  return due > granted() ? due - granted() : 0;
+std::uint64_t Schedule::behind(Instant now) {
+  if (!arrivals_) return 0;
+  std::scoped_lock lock(mutex_);
+  std::uint64_t limit = settings_.messages ? *settings_.messages - granted() : UINT64_MAX, count = 0;
+  Instant end = std::min(now, window_end());
+  for (Arrivals ahead = *arrivals_; count < limit && start_ + ahead.next() < end; ahead.advance()) ++count;
+  return count;
 }
 
 }  // namespace twinloft::mailbench

@@ -2,11 +2,13 @@
 #include "twinloft/mailbench/worker.h"
 
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "client.h"
@@ -30,14 +32,26 @@ std::uint64_t thread_cpu_ns() {
   return ns(usage.ru_utime) + ns(usage.ru_stime);
 }
 
+// How long this thread was runnable and had no processor (Documentation/scheduler/sched-stats.rst). 0:
+// unknown.
+std::uint64_t thread_waited_ns() {
+  auto text = read_file("/proc/thread-self/schedstat", 256);
+  std::uint64_t waited = 0;
+  if (!text) return 0;
+  std::size_t blank = text->find(' ');
+  if (blank != text->npos) std::from_chars(text->data() + blank + 1, text->data() + text->size(), waited);
+  return waited;
+}
+
 timespec to_timespec(Duration d) {
   return {d.count() / 1'000'000'000, d.count() % 1'000'000'000};
 }
 
 }  // namespace
 
-Worker::Worker(Context context, std::size_t clients)
+Worker::Worker(Context context, std::size_t first_client, std::size_t clients)
     : context_(context),
+      first_client_(first_client),
       factory_(context.message_settings, context.users, context.block),
       receive_buffer_(16384, '\0') {
   for (std::size_t i = 0; i < clients; ++i) clients_.push_back(std::make_unique<Client>(i));
@@ -48,6 +62,7 @@ Worker::~Worker() = default;
 Status Worker::run(const std::function<void(const LoadStats&)>& on_tick) {
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return fail_errno(errno, "epoll_create1");
+  ::prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: due times are met to a microsecond
   now_ = context_.clock.now();
   live_ = clients_.size();
   Status status = loop(on_tick);
@@ -55,29 +70,34 @@ Status Worker::run(const std::function<void(const LoadStats&)>& on_tick) {
     context_.schedule.stop();  // the results of the other threads are invalid too
     abandon_all();
   }
-  sample_cpu();
+  sample_generator();
+  roll_second();
   Status flushed = flush_account();
   if (failure_) return std::unexpected(*failure_);
   return status ? flushed : status;
 }
 
 Status Worker::loop(const std::function<void(const LoadStats&)>& on_tick) {
-  for (std::size_t i = 0; i < clients_.size(); ++i) connect(i);
+  for (std::size_t i = 0; i < clients_.size(); ++i)
+    arm(i, context_.schedule.client_start(first_client_ + i, context_.options.clients));
   epoll_event events[64];
   Instant next_tick = now_;
   while (live_ > 0 && !failure_) {
-    Duration wait = LoadStats::kTick;
-    if (!timers_.empty()) wait = std::clamp(timers_.top().at - now_, Duration(0), wait);
-    timespec limit = to_timespec(wait);
-    int count = ::epoll_pwait2(epoll_.get(), events, 64, &limit, nullptr);
-    if (count < 0 && errno != EINTR) return fail_errno(errno, "epoll_pwait2");
-    now_ = context_.clock.now();
-    if (now_ >= context_.schedule.window_start() && !cpu_at_start_) sample_cpu();
+    int count = wait(events);
+    if (count < 0) return fail_errno(-count, "epoll_pwait2");
+    Instant returned = now_ = context_.clock.now();
+    if (now_ >= context_.schedule.window_start() && !window_start_) sample_generator();
+    bool in_window = context_.schedule.in_window(returned);
     for (int i = 0; i < count; ++i) {
       std::size_t index = events[i].data.u64 & 0xffffffff;
-      if (clients_[index]->generation == events[i].data.u64 >> 32) on_event(index, events[i].events);
+      if (clients_[index]->generation != events[i].data.u64 >> 32) continue;
+      now_ = context_.clock.now();
+      if (in_window) stats_.generator.lag_ns.record(static_cast<std::uint64_t>((now_ - returned).count()));
+      on_event(index, events[i].events);
     }
+    now_ = context_.clock.now();
     fire_timers();
+    wake_idle();
     if (!stopping_ && context_.schedule.over(now_)) stop_idle_clients();
     if (stopping_ && now_ >= drain_end_) abandon_all();
     TL_TRY(flush_account());
@@ -87,6 +107,36 @@ Status Worker::loop(const std::function<void(const LoadStats&)>& on_tick) {
     }
   }
   return {};
+}
+
+int Worker::wait(std::span<epoll_event> events) {
+  Duration wait = LoadStats::kTick;
+  Instant now = context_.clock.now();
+  if (!timers_.empty()) wait = std::clamp(timers_.top().at - now, Duration(0), wait);
+  if (next_due_) wait = std::clamp(*next_due_ - now, Duration(0), wait);
+  timespec limit = to_timespec(wait);
+  int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &limit, nullptr);
+  if (count >= 0) return count;
+  return errno == EINTR ? 0 : -errno;
+}
+
+// Open loop: a client for each message that is due, the longest idle first. A client that gets no message
+// goes back into the queue, and sets next_due_.
+void Worker::wake_idle() {
+  while (next_due_ && *next_due_ <= now_) {
+    next_due_.reset();
+    while (!next_due_ && !idle_.empty()) {
+      auto [index, generation] = idle_.front();
+      idle_.pop_front();
+      Client& client = *clients_[index];
+      if (!client.idle || client.generation != generation) continue;
+      client.idle = false;
+      now_ = context_.clock.now();
+      woken_ = true;
+      advance(index);
+      woken_ = false;
+    }
+  }
 }
 
 // --- timers: a deadline for each client, queued lazily, so that a later deadline costs nothing ---
@@ -144,7 +194,12 @@ void Worker::connect(std::size_t index) {
   client.phase = Client::Phase::connecting;
   if (!fd) return connection_lost(index, fd.error().message);
   client.fd = std::move(*fd);
-  client.session.emplace(Session::Settings{context_.options.lhlo, context_.options.pipelining});
+  client.session.emplace(Session::Settings{.protocol = context_.options.protocol,
+                                           .hello = context_.options.hello,
+                                           .pipelining = context_.options.pipelining,
+                                           .starttls = context_.options.starttls.has_value(),
+                                           .chunking = context_.options.bdat},
+                         client.connect_started);
   client.begun_on_connection = 0;
   ++client.generation;
   client.output_armed = true;
@@ -184,7 +239,10 @@ void Worker::connection_lost(std::size_t index, const std::string& why) {
     bool known = stats_.errors.contains(why) || stats_.errors.size() < kErrorKindsMax;
     ++stats_.errors[known ? why : "other"];
   }
+  if (phase == Client::Phase::connecting)
+    stats_.phase(Phase::connect).record(now_ - client.connect_started, false);
   if (phase == Client::Phase::connecting || phase == Client::Phase::greeting) ++stats_.failed_connections;
+  if (client.session) take_times(client);
   if (phase == Client::Phase::transaction) settle(index, client.session->abandon(), true);
   close(client);
   client.phase = Client::Phase::backoff;
@@ -201,6 +259,8 @@ void Worker::connection_lost(std::size_t index, const std::string& why) {
 void Worker::close(Client& client) {
   client.fd.reset();  // which also removes it from the epoll set
   client.session.reset();
+  client.tls.reset();
+  client.idle = false;
   ++client.generation;
 }
 
@@ -209,8 +269,9 @@ void Worker::end_client(std::size_t index) {
   if (client.phase == Client::Phase::ended) return;
   if (client.session && client.session->ready()) {
     client.session->quit();
+    if (client.tls) (void)client.tls->write(client.session->output());
     // One attempt: the figures do not depend on whether the server receives it.
-    std::string_view farewell = client.session->output();
+    std::string_view farewell = client.tls ? client.tls->output() : client.session->output();
     (void)!::send(client.fd.get(), farewell.data(), farewell.size(), MSG_NOSIGNAL);
   }
   close(client);
@@ -223,7 +284,8 @@ void Worker::end_client(std::size_t index) {
 void Worker::stop_idle_clients() {
   stopping_ = true;
   drain_end_ = now_ + context_.options.schedule.drain;
-  sample_cpu();
+  next_due_.reset();
+  sample_generator();
   for (std::size_t i = 0; i < clients_.size(); ++i) {
     Client& client = *clients_[i];
     bool waits_for_quit = client.phase == Client::Phase::quitting;
@@ -248,17 +310,34 @@ Status Worker::flush_account() {
   return appended;
 }
 
+Worker::Sample Worker::sample_thread(Instant now) {
+  return {now, thread_cpu_ns(), thread_waited_ns()};
+}
+
 // First call: the window begins. Second: it ends. Attempts are counted between the same two points.
-void Worker::sample_cpu() {
-  if (!cpu_at_start_) {
-    cpu_at_start_ = thread_cpu_ns();
-    stats_.cpu_attempts = stats_.attempts;
+void Worker::sample_generator() {
+  GeneratorStats& g = stats_.generator;
+  if (!window_start_) {
+    window_start_ = sample_thread(now_);
+    g.cpu_attempts = stats_.attempts;
     return;
   }
-  if (cpu_done_) return;
-  cpu_done_ = true;
-  stats_.cpu_ns = thread_cpu_ns() - *cpu_at_start_;
-  stats_.cpu_attempts = stats_.attempts - stats_.cpu_attempts;
+  if (window_done_) return;
+  window_done_ = true;
+  Sample end = sample_thread(now_);
+  g.cpu_ns = end.cpu_ns - window_start_->cpu_ns;
+  g.cpu_attempts = stats_.attempts - g.cpu_attempts;
+  double took = static_cast<double>((end.at - window_start_->at).count());
+  if (took <= 0) return;
+  g.waited = static_cast<double>(end.waited_ns - window_start_->waited_ns) / took;
+  g.busiest = static_cast<double>(g.cpu_ns) / took + g.waited;
+}
+
+// Gives the present second to the series, if it has passed or the run ends.
+void Worker::roll_second() {
+  context_.series.add(second_, second_part_);
+  second_part_.acknowledged = second_part_.failed = 0;
+  if (second_part_.latency_ns.count() > 0) second_part_.latency_ns.clear();
 }
 
 }  // namespace twinloft::mailbench

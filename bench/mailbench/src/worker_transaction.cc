@@ -14,21 +14,16 @@ namespace twinloft::mailbench {
 namespace {
 constexpr Duration kQuitLimit = std::chrono::seconds(5);
 constexpr std::size_t kPiecesMax = 64;
+constexpr std::size_t kEncryptedAtOnce = 1 << 16;  // bytes of content
 
-// The content after its first `skip` bytes, in at most kPiecesMax pieces.
-std::size_t content_left(const Message& message, std::size_t skip, iovec (&out)[kPiecesMax]) {
+// The content that is not sent, in at most kPiecesMax pieces.
+std::size_t content_left(std::span<const std::string_view> content, std::size_t piece, std::size_t piece_at,
+                         iovec (&out)[kPiecesMax]) {
   std::size_t count = 0;
-  auto add = [&](std::string_view piece) {
-    if (skip >= piece.size()) {
-      skip -= piece.size();
-      return;
-    }
-    piece.remove_prefix(std::exchange(skip, 0));
-    if (count < kPiecesMax) out[count++] = {const_cast<char*>(piece.data()), piece.size()};
-  };
-  add(message.head);
-  for (std::string_view piece : message.middle) add(piece);
-  add(message.tail);
+  for (; piece < content.size() && count < kPiecesMax; ++piece, piece_at = 0) {
+    std::string_view rest = content[piece].substr(piece_at);
+    out[count++] = {const_cast<char*>(rest.data()), rest.size()};
+  }
   return count;
 }
 }  // namespace
@@ -36,6 +31,7 @@ std::size_t content_left(const Message& message, std::size_t skip, iovec (&out)[
 // Does all steps that do not block. Afterwards the client waits for the server or for a time, or has ended.
 void Worker::advance(std::size_t index) {
   Client& client = *clients_[index];
+  if (client.idle) return;
   if (client.phase == Client::Phase::greeting && client.session->ready()) on_connected(index);
   if (client.phase == Client::Phase::quitting && client.session->ended())
     return connection_lost(index, "");  // as asked for
@@ -46,7 +42,6 @@ void Worker::advance(std::size_t index) {
 void Worker::on_connected(std::size_t index) {
   Client& client = *clients_[index];
   ever_connected_ = true;
-  stats_.connect_ns.record(static_cast<std::uint64_t>((now_ - client.connect_started).count()));
   stats_.pipelining = client.session->pipelining();
   client.phase = Client::Phase::ready;
 }
@@ -71,7 +66,10 @@ bool Worker::take_message(std::size_t index) {
   }
   auto decision = context_.schedule.take(now_);
   if (auto* later = std::get_if<Schedule::Later>(&decision)) {
-    arm(index, later->at);
+    client.idle = true;
+    client.deadline = Instant{INT64_MAX};
+    idle_.emplace_back(index, client.generation);
+    next_due_ = std::min(next_due_.value_or(later->at), later->at);
     return false;
   }
   auto* grant = std::get_if<Schedule::Grant>(&decision);
@@ -80,21 +78,36 @@ bool Worker::take_message(std::size_t index) {
     return false;
   }
   factory_.make(grant->number, client.message);
-  client.busy = client.all_replied = true;
+  take_intended(client, grant->intended);
+  client.busy = client.all_replied = client.all_acknowledged = true;
   client.attempt = 0;
-  client.began = grant->intended;
   client.pending.resize(client.message.recipients.size());
   for (std::size_t i = 0; i < client.pending.size(); ++i) client.pending[i] = i;
   begin_attempt(index);
   return true;
 }
 
+// A message that is sent late waited for a free client, or for this thread.
+void Worker::take_intended(Client& client, Instant due) {
+  client.due = due;
+  client.began = now_;
+  if (!context_.schedule.open_loop() || !context_.schedule.in_window(due)) return;
+  if (woken_ || !idle_.empty())
+    stats_.generator.late_ns.record(static_cast<std::uint64_t>((now_ - due).count()));
+  else if (due < now_)
+    ++stats_.generator.without_client;
+}
+
 void Worker::begin_attempt(std::size_t index) {
   Client& client = *clients_[index];
-  Envelope envelope{.from = context_.options.from, .to = {}, .size = client.message.size};
+  lay_out_content(client);
+  Envelope envelope{.from = context_.options.from,
+                    .size = client.message.size,
+                    .chunks = std::max<std::size_t>(1, client.commands.size()),
+                    .eight_bit = client.message.eight_bit};
   for (std::size_t i : client.pending) envelope.to.push_back(client.message.recipients[i]);
-  client.session->begin(envelope);
-  client.content_at = 0;
+  if (client.message.eight_bit && !client.session->eight_bit()) stats_.eight_bit_refused = true;
+  client.session->begin(envelope, now_);
   client.phase = Client::Phase::transaction;
   ++client.attempt;
   ++client.begun_on_connection;
@@ -103,21 +116,77 @@ void Worker::begin_attempt(std::size_t index) {
   arm(index, now_ + context_.options.timeout);
 }
 
+// With BDAT, a command comes before each chunk, and pieces are cut where chunks end.
+void Worker::lay_out_content(Client& client) {
+  const Message& message = client.message;
+  client.content.clear();
+  client.commands.clear();
+  client.piece = client.piece_at = 0;
+  std::uint64_t left = message.size, in_chunk = 0;
+  auto add = [&](std::string_view piece) {
+    while (!piece.empty()) {
+      if (context_.options.bdat && in_chunk == 0) {
+        in_chunk = context_.options.chunk == 0 ? left : std::min(left, context_.options.chunk);
+        left -= in_chunk;
+        client.commands.push_back(fmt::format("BDAT {}{}\r\n", in_chunk, left == 0 ? " LAST" : ""));
+        client.content.push_back(client.commands.back());
+      }
+      std::string_view part = context_.options.bdat ? piece.substr(0, in_chunk) : piece;
+      client.content.push_back(part);
+      piece.remove_prefix(part.size());
+      in_chunk -= context_.options.bdat ? part.size() : 0;
+    }
+  };
+  add(message.head);
+  for (std::string_view piece : message.middle) add(piece);
+  add(message.tail);
+}
+
+void Worker::sent_content(Client& client, std::size_t bytes) {
+  while (bytes > 0) {
+    std::size_t rest = client.content[client.piece].size() - client.piece_at;
+    if (bytes < rest) {
+      client.piece_at += bytes;
+      return;
+    }
+    bytes -= rest;
+    ++client.piece;
+    client.piece_at = 0;
+  }
+}
+
+// TLS: encrypts the commands, or the next part of the content, if nothing encrypted waits to be sent.
+void Worker::encrypt_more(Client& client) {
+  if (!client.tls->output().empty()) return;
+  std::string& commands = client.session->output();
+  if (!commands.empty()) {
+    (void)client.tls->write(commands);
+    commands.clear();
+    return;
+  }
+  std::size_t bytes = 0;
+  while (client.session->content_wanted() && !client.whole_content_sent() && bytes < kEncryptedAtOnce) {
+    std::string_view part = client.content[client.piece].substr(client.piece_at, kEncryptedAtOnce);
+    (void)client.tls->write(part);
+    sent_content(client, part.size());
+    bytes += part.size();
+  }
+}
+
 bool Worker::transmit(std::size_t index) {
   Client& client = *clients_[index];
   for (;;) {
-    std::string& commands = client.session->output();
+    if (client.tls && client.tls->established()) encrypt_more(client);
+    std::string& ready = client.tls ? client.tls->output() : client.session->output();
     iovec pieces[kPiecesMax];
     std::size_t count = 1;
-    bool content = commands.empty();
-    if (!content)
-      pieces[0] = {commands.data(), commands.size()};
-    else if (!client.session->content_wanted())
-      break;
+    bool content = ready.empty() && !client.tls && client.session->content_wanted();
+    if (!ready.empty())
+      pieces[0] = {ready.data(), ready.size()};
     else
-      count = content_left(client.message, client.content_at, pieces);
+      count = content ? content_left(client.content, client.piece, client.piece_at, pieces) : 0;
     if (count == 0) {
-      client.session->content_sent();
+      if (client.session->content_wanted()) client.session->content_sent(now_);
       break;
     }
     msghdr header{};
@@ -134,9 +203,9 @@ bool Worker::transmit(std::size_t index) {
       return false;
     }
     if (content)
-      client.content_at += static_cast<std::size_t>(n);
+      sent_content(client, static_cast<std::size_t>(n));
     else
-      commands.erase(0, static_cast<std::size_t>(n));
+      ready.erase(0, static_cast<std::size_t>(n));
     if (client.phase == Client::Phase::transaction) arm(index, now_ + context_.options.timeout);
   }
   wait_for_output(client, false);
@@ -156,7 +225,8 @@ bool Worker::receive(std::size_t index) {
                                     : "closed by the server between transactions");
     return false;
   }
-  Status fed = client.session->feed(std::string_view(receive_buffer_).substr(0, static_cast<std::size_t>(n)));
+  Status fed = feed(client, std::string_view(receive_buffer_).substr(0, static_cast<std::size_t>(n)));
+  take_times(client);
   if (client.phase == Client::Phase::transaction) {
     if (client.session->finished())
       settle(index, client.session->take_results(), false);
@@ -164,8 +234,38 @@ bool Worker::receive(std::size_t index) {
       arm(index, now_ + context_.options.timeout);
   }
   if (fed) return true;
+  // Without what the options demand, no connection can succeed.
+  if (fed.error().code == Errc::invalid || fed.error().code == Errc::denied)
+    failure_ = Error{Errc::unavailable, fmt::format("{}: {}", context_.options.server, fed.error().message)};
   connection_lost(index, fed.error().message);
   return false;
+}
+
+// Passes received bytes to the session, through TLS if it is there.
+Status Worker::feed(Client& client, std::string_view bytes) {
+  if (!client.tls) {
+    TL_TRY(client.session->feed(bytes, now_));
+    if (client.session->handshake_wanted()) {
+      client.tls.emplace(*context_.tls);
+      return client.tls->feed({});
+    }
+    return {};
+  }
+  TL_TRY(client.tls->feed(bytes));
+  if (client.session->handshake_wanted() && client.tls->established()) client.session->secured(now_);
+  char plain[4096];
+  for (;;) {
+    TL_TRY_ASSIGN(std::size_t size, client.tls->read(plain));
+    if (size == 0) return {};
+    TL_TRY(client.session->feed({plain, size}, now_));
+  }
+}
+
+// The connection's phases count over the whole run, since most connections are made before the window.
+void Worker::take_times(Client& client) {
+  bool in_window = context_.schedule.in_window(now_);
+  for (const PhaseTime& time : client.session->take_times())
+    if (in_window || time.phase <= Phase::hello) stats_.phase(time.phase).record(time.took, time.good);
 }
 
 // Records the outcome of this attempt for each recipient, and decides whether to repeat the message.
@@ -180,8 +280,7 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
   for (std::size_t i = 0; i < results.size(); ++i) {
     const RecipientResult& result = results[i];
     std::size_t recipient = client.pending[i];
-    ++stats_.outcomes[static_cast<std::size_t>(result.outcome)];
-    ++stats_.codes[result.code];
+    count_outcome(result.outcome, result.code);
     if (context_.account != nullptr)
       append_line({client.message.id, client.message.recipients[recipient], client.message.digest,
                    client.message.size, result.outcome, result.code, client.attempt, since_us},
@@ -195,6 +294,7 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
     ++stats_.last_outcomes[static_cast<std::size_t>(result.outcome)];
     acknowledged += result.outcome == Outcome::acknowledged;
     if (result.code == 0) client.all_replied = false;
+    if (result.outcome != Outcome::acknowledged) client.all_acknowledged = false;
   }
   count_acknowledged(client, acknowledged);
   client.pending = std::move(again);
@@ -205,12 +305,23 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
   if (client.pending.empty()) end_message(client);
 }
 
+void Worker::count_outcome(Outcome outcome, int code) {
+  ++stats_.outcomes[static_cast<std::size_t>(outcome)];
+  ++stats_.codes[code];
+  auto second = static_cast<std::size_t>((now_ - context_.schedule.start()) / std::chrono::seconds(1));
+  if (second != second_) {
+    roll_second();
+    second_ = second;
+  }
+  ++(outcome == Outcome::acknowledged ? second_part_.acknowledged : second_part_.failed);
+}
+
 void Worker::count_acknowledged(Client& client, std::uint64_t recipients) {
   if (recipients == 0) return;
   auto tick = static_cast<std::size_t>((now_ - context_.schedule.start()) / LoadStats::kTick);
   if (stats_.acknowledged_per_tick.size() <= tick) stats_.acknowledged_per_tick.resize(tick + 1);
   stats_.acknowledged_per_tick[tick] += static_cast<std::uint32_t>(recipients);
-  if (now_ < context_.schedule.window_start() || now_ >= context_.schedule.window_end()) return;
+  if (!context_.schedule.in_window(now_)) return;
   stats_.acknowledged += recipients;
   stats_.bytes += recipients * client.message.size;
   stats_.window = now_ - context_.schedule.window_start();
@@ -220,10 +331,16 @@ void Worker::count_acknowledged(Client& client, std::uint64_t recipients) {
 void Worker::end_message(Client& client) {
   if (!client.pending.empty())  // the run has ended before their repetition
     for (Outcome outcome : client.pending_outcomes) ++stats_.last_outcomes[static_cast<std::size_t>(outcome)];
-  bool in_window = now_ >= context_.schedule.window_start() && now_ < context_.schedule.window_end();
-  if (in_window && client.all_replied && client.pending.empty()) {
+  bool complete = client.all_replied && client.pending.empty();
+  if (complete && client.all_acknowledged)
+    second_part_.latency_ns.record(static_cast<std::uint64_t>((now_ - client.due).count()));
+  // An open loop counts the messages that were due in the window, however late they end: otherwise those that
+  // wait in a stall at its end would be missing.
+  bool in_window = context_.schedule.in_window(context_.schedule.open_loop() ? client.due : now_);
+  if (complete && in_window) {
     ++stats_.messages;
-    stats_.latency_ns.record(static_cast<std::uint64_t>((now_ - client.began).count()));
+    stats_.latency.record(now_ - client.due, client.all_acknowledged);
+    if (context_.schedule.open_loop()) stats_.service.record(now_ - client.began, client.all_acknowledged);
   }
   client.pending.clear();
   client.busy = false;

@@ -44,7 +44,7 @@ TEST_F(AccountTest, RoundTrip) {
   const Outcome outcomes[] = {Outcome::acknowledged, Outcome::deferred, Outcome::refused, Outcome::unknown,
                               Outcome::unsent};
   {
-    auto writer = AccountWriter::create(path_, "run1");
+    auto writer = AccountWriter::create(path_, "run1", {1700000000, 42});
     ASSERT_TRUE(writer);
     for (Outcome outcome : outcomes) {
       std::string text;
@@ -117,8 +117,8 @@ TEST_F(AccountTest, DamageIsNamedWithItsLine) {
 }
 
 TEST_F(AccountTest, AnotherRunIsNotOverwritten) {
-  ASSERT_TRUE(AccountWriter::create(path_, "run1"));
-  auto second = AccountWriter::create(path_, "run2");
+  ASSERT_TRUE(AccountWriter::create(path_, "run1", {1700000000, 42}));
+  auto second = AccountWriter::create(path_, "run2", {1700000000, 42});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::conflict);
 }

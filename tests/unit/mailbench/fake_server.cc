@@ -36,41 +36,62 @@ void FakeServer::store(const std::string& recipient, const std::string& text) {
                                   recipient.substr(0, at) / "Maildir";
   for (const char* part : {"tmp", "new", "cur"}) std::filesystem::create_directories(maildir / part);
   std::ofstream out(maildir / "new" / std::to_string(files_++), std::ios::binary);
-  out << "Return-Path: <x@y>\r\nDelivered-To: " << recipient << "\r\n" << text;
+  out << "Return-Path: <x@y>\r\n";
+  if (behaviour_.delivered_to) out << "Delivered-To: " << recipient << "\r\n";
+  out << text;
+}
+
+struct FakeServer::Transaction {
+  FakeMessage message;
+  bool smtp = false;  // one reply for all recipients
+
+  void begin() { message = {}; }
+};
+
+bool FakeServer::end_message(int fd, Transaction& t) {
+  t.message.ordinal = messages_++;
+  Plan plan = behaviour_.on_message(t.message);
+  for (std::size_t i = 0; i < plan.store.size(); ++i)
+    if (plan.store[i]) store(t.message.recipients[i], t.message.text);
+  if (t.smtp) plan.replies = plan.replies.substr(0, plan.replies.find('\n') + 1);
+  loopback::send_all(fd, plan.replies, behaviour_.bytewise ? 1 : 0);
+  if (plan.close) ::shutdown(fd, SHUT_RDWR);
+  return !plan.close;
 }
 
 void FakeServer::serve(int fd) {
   loopback::LineReader lines(fd);
   auto reply = [&](std::string_view text) { loopback::send_all(fd, text, behaviour_.bytewise ? 1 : 0); };
   reply(behaviour_.greeting);
-  FakeMessage message;
+  Transaction t;
   while (auto line = lines.next()) {
-    if (line->starts_with("LHLO")) {
-      reply(behaviour_.pipelining ? "250-fake\r\n250-SIZE\r\n250 PIPELINING\r\n" : "250 fake\r\n");
+    if (line->starts_with("LHLO") || line->starts_with("EHLO")) {
+      t.smtp = line->starts_with('E');
+      reply(behaviour_.pipelining ? "250-fake\r\n250-SIZE\r\n250-CHUNKING\r\n250 PIPELINING\r\n"
+                                  : "250 fake\r\n");
     } else if (line->starts_with("MAIL")) {
-      message.recipients.clear();
+      t.begin();
       reply("250 ok\r\n");
     } else if (line->starts_with("RCPT TO:<")) {
       std::string address = line->substr(9, line->size() - 10);
       std::string answer = behaviour_.on_recipient(address);
-      if (answer.starts_with('2')) message.recipients.push_back(address);
+      if (answer.starts_with('2')) t.message.recipients.push_back(address);
       reply(answer);
     } else if (*line == "DATA") {
-      if (message.recipients.empty()) {
+      if (t.message.recipients.empty()) {
         reply("503 no recipients\r\n");
         continue;
       }
       reply("354 go\r\n");
-      if (!read_content(lines, message.text)) return;
-      message.ordinal = messages_++;
-      Plan plan = behaviour_.on_message(message);
-      for (std::size_t i = 0; i < plan.store.size(); ++i)
-        if (plan.store[i]) store(message.recipients[i], message.text);
-      reply(plan.replies);
-      if (plan.close) {
-        ::shutdown(fd, SHUT_RDWR);
+      if (!read_content(lines, t.message.text) || !end_message(fd, t)) return;
+    } else if (line->starts_with("BDAT ")) {
+      auto chunk = lines.bytes(std::stoul(line->substr(5)));
+      if (!chunk) return;
+      t.message.text += *chunk;
+      if (!line->ends_with(" LAST"))
+        reply("250 more\r\n");
+      else if (!end_message(fd, t))
         return;
-      }
     } else if (*line == "QUIT") {
       reply("221 bye\r\n");
       return;

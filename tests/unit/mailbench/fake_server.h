@@ -35,6 +35,7 @@ class FakeServer {
       return "250 ok\r\n";
     };
     std::string greeting = "220 fake\r\n";
+    bool delivered_to = true;  // written into the stored message
   };
   FakeServer(std::string spool, Behaviour behaviour);
   std::string endpoint() const { return server_.address(); }
@@ -43,6 +44,8 @@ class FakeServer {
 
  private:
   void serve(int fd);
+  struct Transaction;
+  bool end_message(int fd, Transaction& t);  // false: the connection ends
   void store(const std::string& recipient, const std::string& text);
 
   std::string spool_;

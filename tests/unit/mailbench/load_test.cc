@@ -7,9 +7,12 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "fake_server.h"
 #include "twinloft/mailbench/report.h"
+#include "twinloft/mailbench/search.h"
 #include "twinloft/mailbench/session.h"
 #include "twinloft/mailbench/verify.h"
 
@@ -77,7 +80,7 @@ TEST_F(LoadTest, EveryMessageArrives) {
     EXPECT_EQ(last(r, Outcome::acknowledged), 600u);
     EXPECT_EQ(r.stats.acknowledged, 600u);
     EXPECT_EQ(r.stats.messages, 200u);
-    EXPECT_EQ(r.stats.latency_ns.count(), 200u);
+    EXPECT_EQ(r.stats.latency.good.count(), 200u);
     EXPECT_EQ(r.stats.pipelining, pipelining);
     EXPECT_EQ(server.connections(), 4u);
     EXPECT_GT(messages_per_minute(r.stats), 0);
@@ -331,6 +334,153 @@ TEST_F(LoadTest, DurationEndsARun) {
   EXPECT_TRUE(verify().good());
   std::string json = report_json(o, r);
   EXPECT_NE(json.find("\"messages_per_minute\""), std::string::npos);
+}
+
+// Every form of sending stores the same messages.
+TEST_F(LoadTest, SmtpAndChunksStoreTheSameMessages) {
+  for (auto [protocol, chunk] :
+       {std::pair{Protocol::smtp, std::uint64_t{0}}, {Protocol::lmtp, 300}, {Protocol::smtp, 1 << 20}}) {
+    std::filesystem::remove(directory_ + "/account");
+    std::filesystem::remove_all(spool());
+    std::filesystem::create_directory(spool());
+    FakeServer server(spool(), {});
+    LoadOptions o = options(server, 60);
+    o.protocol = protocol;
+    o.recipients_per_message = 3;
+    o.bdat = chunk > 0;
+    o.chunk = chunk;
+    LoadResult r = load(o);
+    EXPECT_EQ(last(r, Outcome::acknowledged), 180u);
+    EXPECT_TRUE(r.stats.errors.empty());
+    VerifyResult v = verify();
+    EXPECT_TRUE(v.good());
+    EXPECT_EQ(v.acknowledged_found, 180u);
+    bool warned = report_text(o, r).find("is no delivery") != std::string::npos;
+    EXPECT_EQ(warned, protocol == Protocol::smtp);
+  }
+}
+
+TEST_F(LoadTest, AServerThatLacksWhatIsDemandedEndsTheRunAtOnce) {
+  FakeServer server(spool(), {.pipelining = false});
+  for (bool bdat : {true, false}) {
+    LoadOptions o = options(server, 4);
+    o.connect_timeout = 1h;
+    o.bdat = bdat;
+    if (!bdat) o.starttls.emplace();
+    auto result = run_load(o);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, Errc::unavailable);
+    EXPECT_NE(result.error().message.find("does not offer"), std::string::npos) << result.error().message;
+  }
+}
+
+TEST_F(LoadTest, RealMessagesAreVerifiedToo) {
+  std::filesystem::create_directory(directory_ + "/corpus");
+  std::ofstream(directory_ + "/corpus/a") << "Subject: a\nMessage-ID: <1@x>\n\n.a\n";
+  std::ofstream(directory_ + "/corpus/b") << "Subject: b\n\nna\xc3\xafve, without a line end";
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 50);
+  o.messages_from = directory_ + "/corpus";
+  o.zipf = 1.2;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 50u);
+  EXPECT_TRUE(r.stats.eight_bit_refused);  // the server offers no 8BITMIME
+  EXPECT_NE(report_text(o, r).find("8BITMIME"), std::string::npos);
+  VerifyResult v = verify();
+  EXPECT_TRUE(v.good());
+  EXPECT_EQ(v.acknowledged_found, 50u);
+}
+
+// The first message takes 300 ms, and the others wait behind it. An open loop counts that wait for each of
+// them, also for those that end after the window. Failures are not among the latencies.
+TEST_F(LoadTest, AnOpenLoopCountsTheWaitBehindAStall) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      if (m.ordinal == 0) std::this_thread::sleep_for(300ms);
+                      Plan plan = accept_all(m);
+                      if (m.ordinal % 10 == 9) {
+                        plan.replies = "451 4.3.0 later\r\n";
+                        plan.store = {false};
+                      }
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 100);
+  o.clients = 1;
+  o.schedule.rate = 1000;
+  o.schedule.duration = 100ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(r.stats.messages + r.behind, 100u);
+  EXPECT_EQ(r.stats.latency.good.count() + r.stats.latency.failed.count(), r.stats.messages);
+  EXPECT_GE(r.stats.latency.good.max(), 300'000'000u);
+  EXPECT_GE(r.behind, 95u);  // the one client was busy to the end of the window
+  EXPECT_LT(r.stats.service.good.percentile(50), r.stats.latency.good.max() + 1);
+
+  std::filesystem::remove(o.account);
+  o.schedule.duration = 10s;
+  r = load(o);
+  EXPECT_EQ(r.behind, 0u);
+  EXPECT_EQ(r.stats.latency.failed.count(), 10u);
+  EXPECT_EQ(r.stats.phase(Phase::message).failed.count(), 10u);
+  EXPECT_EQ(r.stats.phase(Phase::message).good.count(), 90u);
+  EXPECT_EQ(r.stats.phase(Phase::rcpt).good.count(), 100u);
+}
+
+TEST_F(LoadTest, TheSecondsAreThoseOfTheRun) {
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 300);
+  o.threads = 2;
+  o.schedule.rate = 200;
+  LoadResult r = load(o);
+  std::uint64_t acknowledged = 0, messages = 0;
+  for (const Second& s : r.seconds) {
+    acknowledged += s.acknowledged;
+    messages += s.messages;
+  }
+  EXPECT_EQ(acknowledged, 300u);
+  EXPECT_EQ(messages, 300u);
+  EXPECT_GE(r.seconds.size(), 2u);  // the last message was due after 1.495 s
+}
+
+TEST_F(LoadTest, ClientsBeginOneAfterTheOtherInARamp) {
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 1);
+  o.clients = 4;
+  o.schedule.messages.reset();
+  o.schedule.ramp = 400ms;
+  o.schedule.duration = 50ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(server.connections(), 4u);
+  EXPECT_EQ(r.stats.window, Duration(50ms));
+  EXPECT_LT(r.stats.acknowledged, last(r, Outcome::acknowledged));
+}
+
+TEST_F(LoadTest, AThreadWithoutIdleTimeIsNamed) {
+  LoadOptions o;
+  LoadResult r;
+  EXPECT_TRUE(warnings(o, r).empty());
+  r.stats.generator.busiest = 0.95;
+  r.stats.generator.waited = 0.3;
+  ASSERT_EQ(warnings(o, r).size(), 1u);
+  EXPECT_NE(warnings(o, r)[0].find("95 % of the time (32 % of it waiting"), std::string::npos)
+      << warnings(o, r)[0];
+  r.stats.generator.busiest = 0.5;
+  for (int i = 0; i < 100; ++i) r.stats.generator.late_ns.record(6'000'000);
+  r.stats.generator.without_client = 5;
+  EXPECT_EQ(warnings(o, r).size(), 2u);
+}
+
+TEST_F(LoadTest, ASearchFindsARate) {
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 1);
+  o.schedule.messages.reset();
+  o.schedule.duration = 100ms;
+  int shown = 0;
+  auto result = run_search(o, Promise::parse("p50<10s").value(), 0.5, 1, [&](const Trial&) { ++shown; });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->trials.size(), static_cast<std::size_t>(shown));
+  EXPECT_FALSE(result->trials[0].rate);
+  EXPECT_TRUE(std::filesystem::exists(o.account + ".1"));
+  EXPECT_NE(search_json(o, Promise::parse("p50<10s").value(), *result).find("mailbench-search"),
+            std::string::npos);
 }
 
 }  // namespace

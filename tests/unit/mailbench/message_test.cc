@@ -57,7 +57,7 @@ std::string with_lf(std::string text) {
 TEST(Message, HasExactlyTheSizeAskedFor) {
   auto users = Users::from_format("u%u@example.org", 1, 10);
   ASSERT_TRUE(users);
-  TextBlock block(5, 1 << 14);  // a small block, so that messages wrap around
+  TextBlock block(5, true, 1 << 14);  // a small block, so that messages wrap around
   for (int size : {1000, 1001, 1002, 1003, 4096, 16384, 65536, 100001}) {
     MessageFactory factory(settings(std::to_string(size).c_str()), *users, block);
     Message m;
@@ -73,7 +73,7 @@ TEST(Message, HasExactlyTheSizeAskedFor) {
 TEST(Message, IsWholeInEitherLineEnd) {
   auto users = Users::from_format("u%u@example.org", 1, 10);
   ASSERT_TRUE(users);
-  TextBlock block(5, 1 << 16);
+  TextBlock block(5, true, 1 << 16);
   MessageFactory factory(settings("mean:8KiB", 3), *users, block);
   Message m;
   Hasher128 hasher;
@@ -94,7 +94,7 @@ TEST(Message, IsWholeInEitherLineEnd) {
 TEST(Message, IsAFunctionOfSeedAndNumber) {
   auto users = Users::from_format("u%u@example.org", 1, 1000);
   ASSERT_TRUE(users);
-  TextBlock block(5, 1 << 16);
+  TextBlock block(5, true, 1 << 16);
   MessageFactory a(settings("mean:8KiB"), *users, block), b(settings("mean:8KiB"), *users, block);
   Message from_a, from_b;
   a.make(1, from_a);
@@ -111,7 +111,7 @@ TEST(Message, IsAFunctionOfSeedAndNumber) {
 TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
   auto users = Users::from_format("u%u@example.org", 1, 1000);
   ASSERT_TRUE(users);
-  TextBlock block(5, 1 << 14);
+  TextBlock block(5, true, 1 << 14);
   MessageFactory factory(settings("1KiB", 20), *users, block);
   Message one, next;
   std::size_t common = 0;
@@ -127,7 +127,7 @@ TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
 TEST(Message, RecipientsAreDifferentAndSpread) {
   auto users = Users::from_format("u%u@example.org", 1, 20);
   ASSERT_TRUE(users);
-  TextBlock block(5, 1 << 14);
+  TextBlock block(5, true, 1 << 14);
   for (std::size_t count : {1, 5, 15, 20}) {
     MessageFactory factory(settings("2KiB", count), *users, block);
     std::set<std::string> seen;

@@ -88,5 +88,53 @@ TEST(Options, Verify) {
   EXPECT_FALSE(parse_verify({"-a", "one", "-s", "/srv", "-m", "%h/%u"}));
 }
 
+TEST(Options, ProtocolSecurityAndArrivals) {
+  auto c = parse_load({"--to",   "h:25",   "-d",      "1s",    "--protocol", "smtp", "--starttls", "--tls-ca",
+                       "/ca",    "--bdat", "--chunk", "64KiB", "--rate",     "100",  "--arrivals", "poisson",
+                       "--ramp", "5s",     "--zipf",  "1.1",   "--hello",    "me"});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->load.protocol, Protocol::smtp);
+  ASSERT_TRUE(c->load.starttls);
+  EXPECT_EQ(c->load.starttls->authority, "/ca");
+  EXPECT_EQ(c->load.chunk, 65536u);
+  EXPECT_EQ(c->load.schedule.arrivals, Arrivals::Kind::poisson);
+  EXPECT_EQ(c->load.schedule.ramp, std::chrono::seconds(5));
+  EXPECT_EQ(c->load.zipf, 1.1);
+  EXPECT_EQ(c->load.hello, "me");
+  EXPECT_EQ(parse_load({"--to", "/s", "-n", "1", "--lhlo", "old"})->load.hello, "old");
+}
+
+TEST(Options, ASearchHasAPromiseAndTrials) {
+  auto c = parse_load({"--to", "/s", "-d", "10s", "--search", "p99<50ms", "--search-precision", "5"});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->search->text(), "p99<50ms");
+  EXPECT_EQ(c->search_precision, 0.05);
+  EXPECT_FALSE(parse_load({"--to", "/s", "-n", "10", "--search", "p99<50ms"}));
+}
+
+// What contradicts itself, or has no effect, is an error.
+TEST(Options, Contradictions) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"--arrivals", "poisson"},
+      {"--arrivals", "sometimes", "--rate", "1"},
+      {"--protocol", "uucp"},
+      {"--tls-ca", "/ca"},
+      {"--starttls", "--tls-name", "x"},
+      {"--starttls", "--tls-ca", "/ca"},  // the name of a Unix socket
+      {"--chunk", "64KiB"},
+      {"--bdat", "--chunk", "10"},
+      {"--zipf", "-1"},
+      {"--messages-from", "/d", "--size", "4KiB"},
+      {"--search", "quick"},
+  };
+  for (const auto& more : cases) {
+    std::vector<std::string> arguments = {"--to", "/s", "-d", "1s"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_FALSE(parse_load(arguments)) << more[0] << " " << more.back();
+  }
+  EXPECT_FALSE(parse_calibrate({"-d", "1s", "--starttls"}));
+  EXPECT_TRUE(parse_calibrate({"-d", "1s", "--transport", "tcp"})->tcp);
+}
+
 }  // namespace
 }  // namespace twinloft::mailbench

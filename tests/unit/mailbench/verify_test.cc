@@ -115,7 +115,7 @@ class VerifyTest : public testing::Test {
 
   std::string directory_, lines_;
   Users users_ = Users::from_format("u%u@example.org", 1, 10).value();
-  TextBlock block_{5, 1 << 14};
+  TextBlock block_{5, true, 1 << 14};
   Message message_;
 };
 

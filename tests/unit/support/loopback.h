@@ -64,7 +64,7 @@ inline void wait_until_client_has_gone(int fd) {
   }
 }
 
-// Reads lines that end in CRLF.
+// Reads lines that end in CRLF, and counted bytes.
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
@@ -82,6 +82,18 @@ class LineReader {
       if (n <= 0) return {};
       buffer_.append(chunk, static_cast<std::size_t>(n));
     }
+  }
+  // Nothing: the connection has ended.
+  std::optional<std::string> bytes(std::size_t count) {
+    while (buffer_.size() - at_ < count) {
+      char chunk[65536];
+      ssize_t n = ::recv(fd_, chunk, sizeof chunk, 0);
+      if (n <= 0) return {};
+      buffer_.append(chunk, static_cast<std::size_t>(n));
+    }
+    std::string out = buffer_.substr(at_, count);
+    at_ += count;
+    return out;
   }
 
  private:

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/hash.h"
 #include "twinloft/base/result.h"
@@ -34,7 +36,8 @@ class AccountWriter {
  public:
   // Creates the file, or takes an existing empty file, since an account belongs to one run. Errors: those of
   // open(2), or the file is not empty.
-  static Result<AccountWriter> create(const std::string& path, std::string_view run);
+  // started: the time of day when the run began.
+  static Result<AccountWriter> create(const std::string& path, std::string_view run, WallTime started);
   AccountWriter(AccountWriter&& other) noexcept : fd_(std::move(other.fd_)), path_(std::move(other.path_)) {}
 
   Status append(std::string_view lines);
@@ -59,6 +62,8 @@ class AccountReader {
   // False: the end. Errors: Errc::corrupt with the file and the number of the line.
   Result<bool> next(AccountLine& line);
   const std::string& run() const { return run_; }
+  // Nothing: the account is of a version that did not tell it.
+  std::optional<WallTime> started() const { return started_; }
   bool complete() const { return complete_; }  // after the end: the closing line was found
   bool torn() const { return torn_; }          // after the end: the last line had no line feed
 
@@ -72,6 +77,7 @@ class AccountReader {
   std::string buffer_;
   std::size_t at_ = 0;
   std::string run_;
+  std::optional<WallTime> started_;
   std::uint64_t line_number_ = 0, line_count_ = 0;
   bool complete_ = false, torn_ = false, end_of_file_ = false;
 };

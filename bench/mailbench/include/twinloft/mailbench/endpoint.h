@@ -18,6 +18,8 @@ struct Endpoint {
   // "unix:PATH" or a text with a slash is a Unix socket. Otherwise HOST:PORT, which is resolved once. Errors:
   // Errc::invalid, or the name cannot be resolved.
   static Result<Endpoint> parse(std::string_view text);
+  // The host of HOST:PORT. Empty: a Unix socket.
+  static std::string host_of(std::string_view text);
   // Starts a connection. Returns a non-blocking socket, connected or connecting.
   Result<Fd> connect() const;
 };

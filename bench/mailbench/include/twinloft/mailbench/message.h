@@ -2,8 +2,8 @@
 // the same bytes.
 //
 // A body consists mostly of lines of one block of text. The block is made at the start in two forms:
-// canonical (LF, for the digest), and as sent (CRLF, dot-stuffed, RFC 5321 section 4.5.2). A message needs
-// one pass of XXH3 over its body, and no copy of the body.
+// canonical (LF, for the digest), and as sent (CRLF; dot-stuffed for DATA, RFC 5321 section 4.5.2). A message
+// needs one pass of XXH3 over its body, and no copy of the body. A message of a corpus needs neither.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,18 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/base/hash.h"
 #include "twinloft/base/result.h"
+#include "twinloft/mailbench/popularity.h"
 #include "twinloft/mailbench/units.h"
 
 namespace twinloft::mailbench {
 
 class TextBlock {
  public:
-  explicit TextBlock(std::uint64_t seed, std::size_t size_min = 1 << 20);
+  explicit TextBlock(std::uint64_t seed, bool dot_stuffed = true, std::size_t size_min = 1 << 20);
 
   struct Slice {
     std::string_view canonical;  // lines end in LF
-    std::string_view wire;       // lines end in CRLF, leading dots doubled
+    std::string_view wire;       // as sent
     std::uint64_t size = 0;      // bytes with CRLF, before dot-stuffing, as in a message size
   };
   std::size_t line_count() const { return canonical_at_.size() - 1; }
@@ -35,6 +36,7 @@ class TextBlock {
 
  private:
   void add_line(std::string_view line);
+  bool dot_stuffed_;
   std::string canonical_, wire_;
   std::vector<std::size_t> canonical_at_, wire_at_;  // the start of each line, and the end
 };
@@ -63,8 +65,9 @@ struct Message {
   Hash128 digest;                        // of the canonical body
   std::uint64_t size = 0;                // bytes with CRLF, before dot stuffing
   std::string head;                      // as sent: header, empty line, first line of the body
-  std::vector<std::string_view> middle;  // as sent: slices of the TextBlock
-  std::string tail;                      // as sent: the last line, if any, and the final dot
+  std::vector<std::string_view> middle;  // as sent: slices of the TextBlock, or of the corpus
+  std::string tail;                      // as sent: the last line, if any, and the final dot for DATA
+  bool eight_bit = false;
 };
 
 // The digest of a body: XXH3-128 of the body with LF in place of CRLF.
@@ -81,6 +84,8 @@ class HeadDigest {
   Hasher128& hasher_;
 };
 
+class Corpus;
+
 class MessageFactory {
  public:
   struct Settings {
@@ -88,16 +93,22 @@ class MessageFactory {
     std::string from;  // envelope sender, also in From:
     std::uint64_t seed = 1;
     std::size_t recipients_per_message = 1;
-    SizeDistribution size;
-    WallTime date;
+    SizeDistribution size{};
+    WallTime date{};
+    double zipf = 0;                 // exponent of the users' popularity
+    bool dot_stuffed = true;         // for DATA; false: for BDAT
+    const Corpus* corpus = nullptr;  // replaces `size`
   };
-  // users and block must outlive the factory. recipients_per_message is at most users.size().
+  // users, block and corpus must outlive the factory. The block and the corpus have the form of
+  // `dot_stuffed`. recipients_per_message is at most users.size().
   MessageFactory(Settings settings, const Users& users, const TextBlock& block);
   // Reuses the buffers of `out`. The smallest message is the header and one line, about 500 bytes.
   void make(std::uint64_t number, Message& out);
 
  private:
-  void draw_recipients(SeededRandom& random, Message& out) const;
+  void draw_recipients(SeededRandom& random, Message& out);
+  void make_own(SeededRandom& random, Message& out);
+  void make_from_corpus(SeededRandom& random, Message& out);
   void write_header(Message& out, const Hash128& digest);
   void write_body(SeededRandom& random, std::uint64_t body_size, Message& out);
   std::uint64_t header_size(const Message& message);
@@ -105,9 +116,11 @@ class MessageFactory {
   Settings settings_;
   const Users& users_;
   const TextBlock& block_;
+  Popularity popularity_;
   Hasher128 hasher_;
   std::string date_;
   std::string header_, first_line_;
+  std::vector<std::uint64_t> chosen_;
 };
 
 // RFC 5322 section 3.3, in UTC.

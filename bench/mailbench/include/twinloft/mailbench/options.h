@@ -1,19 +1,28 @@
-// The command lines of `mailbench load` and `mailbench verify`.
+// The command lines of mailbench's commands.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "twinloft/base/result.h"
 #include "twinloft/mailbench/load.h"
+#include "twinloft/mailbench/search.h"
 #include "twinloft/mailbench/verify.h"
 
 namespace twinloft::mailbench {
 
 struct LoadCommand {
   LoadOptions load;
+  std::optional<Promise> search;
+  double search_precision = 0.03;
+  unsigned search_confirmations = 2;
   std::string json;  // the file; "-": standard output; empty: none
+  std::string hgrm;  // the file; empty: none
   bool help = false;
+};
+struct CalibrateCommand : LoadCommand {
+  bool tcp = false;
 };
 struct VerifyCommand {
   VerifyOptions verify;
@@ -23,8 +32,10 @@ struct VerifyCommand {
 
 // arguments: after the name of the command. Errors: Errc::invalid with the option and the reason.
 Result<LoadCommand> parse_load(const std::vector<std::string>& arguments);
+Result<CalibrateCommand> parse_calibrate(const std::vector<std::string>& arguments);
 Result<VerifyCommand> parse_verify(const std::vector<std::string>& arguments);
 std::string load_help();
+std::string calibrate_help();
 std::string verify_help();
 
 }  // namespace twinloft::mailbench

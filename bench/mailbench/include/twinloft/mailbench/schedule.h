@@ -3,21 +3,26 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <variant>
 
 #include "twinloft/base/clock.h"
+#include "twinloft/mailbench/arrivals.h"
 
 namespace twinloft::mailbench {
 
 class Schedule {
  public:
   struct Settings {
-    std::optional<double> rate{};             // messages a second (open loop); nothing: closed loop
+    std::optional<double> rate{};  // messages a second (open loop); nothing: closed loop
+    Arrivals::Kind arrivals = Arrivals::Kind::constant;
     std::optional<std::uint64_t> messages{};  // the maximum
     std::optional<Duration> duration{};       // after the warm-up
-    Duration warmup{0};
-    Duration drain{0};  // how long messages in flight may take after the end
+    Duration ramp{0};    // open loop: the rate grows; closed loop: the clients begin one after the other
+    Duration warmup{0};  // after the ramp
+    Duration drain{0};   // how long messages in flight may take after the end
+    std::uint64_t seed = 1;
   };
   struct Grant {
     std::uint64_t number;
@@ -28,7 +33,7 @@ class Schedule {
   };
   struct Over {};
 
-  Schedule(const Settings& settings, Instant start) : settings_(settings), start_(start) {}
+  Schedule(const Settings& settings, Instant start);
 
   // The next message to send; or the time of the next message; or the end of the run. From any thread.
   std::variant<Grant, Later, Over> take(Instant now);
@@ -36,19 +41,25 @@ class Schedule {
   void stop() { stopped_.store(true, std::memory_order_relaxed); }
   bool over(Instant now) const;
 
+  bool open_loop() const { return settings_.rate.has_value(); }
   Instant start() const { return start_; }
-  Instant window_start() const { return start_ + settings_.warmup; }
+  Instant window_start() const { return start_ + settings_.ramp + settings_.warmup; }
   // Without a duration: far in the future.
   Instant window_end() const;
+  bool in_window(Instant at) const { return at >= window_start() && at < window_end(); }
+  // When this client of `clients` makes its connection.
+  Instant client_start(std::size_t client, std::size_t clients) const;
   // The number of messages that were due at `now`, and were not sent because all clients were busy (open
   // loop).
-  std::uint64_t behind(Instant now) const;
+  std::uint64_t behind(Instant now);
   std::uint64_t granted() const { return next_.load(std::memory_order_relaxed); }
 
  private:
-  Instant intended(std::uint64_t number) const;
+  bool ended(Instant now) const;
   Settings settings_;
   Instant start_;
+  std::mutex mutex_;                  // of arrivals_
+  std::optional<Arrivals> arrivals_;  // the next message, in an open loop
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stopped_{false};
 };

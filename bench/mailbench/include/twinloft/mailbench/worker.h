@@ -6,11 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <queue>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "twinloft/base/clock.h"
@@ -19,7 +22,11 @@
 #include "twinloft/mailbench/endpoint.h"
 #include "twinloft/mailbench/load.h"
 #include "twinloft/mailbench/message.h"
+#include "twinloft/mailbench/series.h"
 #include "twinloft/mailbench/session.h"
+#include "twinloft/mailbench/tls_client.h"
+
+struct epoll_event;
 
 namespace twinloft::mailbench {
 
@@ -29,14 +36,17 @@ class Worker {
   struct Context {
     const LoadOptions& options;
     const Endpoint& endpoint;
+    const TlsContext* tls;  // for STARTTLS
     const Clock& clock;
     Schedule& schedule;
     AccountWriter* account;
     MessageFactory::Settings message_settings;
     const Users& users;
     const TextBlock& block;
+    Series& series;
   };
-  Worker(Context context, std::size_t clients);
+  // The clients first_client, first_client + 1 ... of the run.
+  Worker(Context context, std::size_t first_client, std::size_t clients);
   ~Worker();
 
   // Returns when every client has ended. `on_tick` is called about ten times a second.
@@ -52,7 +62,9 @@ class Worker {
   };
 
   Status loop(const std::function<void(const LoadStats&)>& on_tick);
+  int wait(std::span<epoll_event> events);  // the number of events, or a negative errno
   void fire_timers();
+  void wake_idle();
   void on_timer(std::size_t index);
   void arm(std::size_t index, Instant at);
   void on_event(std::size_t index, std::uint32_t events);
@@ -62,10 +74,14 @@ class Worker {
   void connect(std::size_t index);
   void on_connected(std::size_t index);
   bool receive(std::size_t index);  // false: the connection is gone
+  Status feed(Client& client, std::string_view bytes);
   bool transmit(std::size_t index);
+  void encrypt_more(Client& client);
   void advance(std::size_t index);  // does the next steps that do not block
   bool take_message(std::size_t index);
   void begin_attempt(std::size_t index);
+  void lay_out_content(Client& client);
+  void sent_content(Client& client, std::size_t bytes);
   void settle(std::size_t index, std::span<const RecipientResult> results, bool lost);
   void end_message(Client& client);
   void connection_lost(std::size_t index, const std::string& why);
@@ -73,21 +89,38 @@ class Worker {
   void close(Client& client);
   void wait_for_output(Client& client, bool wanted);
   Status flush_account();
-  void sample_cpu();
+  void sample_generator();
+  void take_times(Client& client);
+  void take_intended(Client& client, Instant due);
+  void count_outcome(Outcome outcome, int code);
   void count_acknowledged(Client& client, std::uint64_t recipients);
+  void roll_second();
 
   Context context_;
+  const std::size_t first_client_;
   MessageFactory factory_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::size_t live_ = 0;
   Fd epoll_;
   std::priority_queue<Timer> timers_;
   Instant now_;
+  // Open loop: clients without a message, and when one of them is needed. An entry is valid if the client's
+  // connection has this generation.
+  std::deque<std::pair<std::size_t, std::uint32_t>> idle_;
+  std::optional<Instant> next_due_;
+  bool woken_ = false;  // take_message() works for an idle client
+  std::size_t second_ = 0;
+  Series::Part second_part_;
   std::string account_lines_;
   std::string receive_buffer_;
   LoadStats stats_;
-  std::optional<std::uint64_t> cpu_at_start_;
-  bool cpu_done_ = false, stopping_ = false, ever_connected_ = false;
+  struct Sample {
+    Instant at;
+    std::uint64_t cpu_ns = 0, waited_ns = 0;
+  };
+  static Sample sample_thread(Instant now);
+  std::optional<Sample> window_start_;
+  bool window_done_ = false, stopping_ = false, ever_connected_ = false;
   Instant drain_end_;
   std::optional<Error> failure_;
 };
