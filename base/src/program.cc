@@ -71,12 +71,11 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  Result<pid_t> start(const std::vector<std::string>& argv) const {
-    std::vector<char*> words = exec_pointers(argv);
-    char path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin", locale[] = "LC_ALL=C";
-    char* environment[] = {path, locale, nullptr};
+  Result<pid_t> start(const std::vector<std::string>& argv,
+                      const std::vector<std::string>& environment) const {
+    std::vector<char*> words = exec_pointers(argv), variables = exec_pointers(environment);
     pid_t pid = -1;
-    int error = ::posix_spawn(&pid, words[0], &actions_, &attributes_, words.data(), environment);
+    int error = ::posix_spawn(&pid, words[0], &actions_, &attributes_, words.data(), variables.data());
     if (error != 0) return fail_errno(error, "{}", argv[0]);
     return pid;
   }
@@ -94,12 +93,15 @@ struct ProgramRunner::Child {
   ProgramResult result;
   bool too_much = false, ignored = false;
 
-  Status spawn(const std::vector<std::string>& argv, const std::string& input) {
+  Status spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+               const std::string& input) {
     TL_TRY_ASSIGN(Fd child_in, file_of(input, argv[0]));
     TL_TRY_ASSIGN(PipeEnds child_out, make_pipe());
     TL_TRY_ASSIGN(PipeEnds child_err, make_pipe());
     for (const PipeEnds* pipe : {&child_out, &child_err}) ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
-    TL_TRY_ASSIGN(pid, SpawnPlan(child_in.get(), child_out.write.get(), child_err.write.get()).start(argv));
+    TL_TRY_ASSIGN(
+        pid,
+        SpawnPlan(child_in.get(), child_out.write.get(), child_err.write.get()).start(argv, environment));
     out = std::move(child_out.read);
     err = std::move(child_err.read);
     pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -108,8 +110,11 @@ struct ProgramRunner::Child {
   }
 };
 
-ProgramRunner::ProgramRunner(const Clock& clock)
-    : clock_(clock), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+ProgramRunner::ProgramRunner(const Clock& clock, std::vector<std::string> environment)
+    : clock_(clock), environment_(std::move(environment)), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  environment_.emplace_back("PATH=/usr/sbin:/usr/bin:/sbin:/bin");
+  environment_.emplace_back("LC_ALL=C");
+}
 
 ProgramRunner::~ProgramRunner() {
   reap();
@@ -159,7 +164,7 @@ Result<ProgramResult> ProgramRunner::run(const std::vector<std::string>& argv, c
                                          Instant deadline) {
   reap();
   Child child;
-  Status ended = child.spawn(argv, input);
+  Status ended = child.spawn(argv, environment_, input);
   if (!ended && child.pid < 0) return std::unexpected(ended.error());
   if (ended) ended = wait(child, deadline);
   if (!ended) {

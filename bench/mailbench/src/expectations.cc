@@ -12,6 +12,10 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
+std::int64_t microseconds(WallTime time) {
+  return time.seconds * 1'000'000 + time.microseconds;
+}
+
 Status Expectations::read(const std::string& account_path) {
   TL_TRY_ASSIGN(AccountReader reader, AccountReader::open(account_path));
   if (std::ranges::find(runs, reader.run()) != runs.end())
@@ -20,6 +24,7 @@ Status Expectations::read(const std::string& account_path) {
   auto run = static_cast<std::uint32_t>(runs.size());
   runs.push_back(reader.run());
   complete.push_back(false);
+  started.push_back(reader.started());
   AccountLine line;
   for (;;) {
     TL_TRY_ASSIGN(bool there, reader.next(line));
@@ -41,6 +46,8 @@ Status Expectations::add(std::uint32_t run, const AccountLine& line) {
   switch (line.outcome) {
     case Outcome::acknowledged:
       ++pair.acknowledged;
+      if (started[run])
+        pair.acknowledged_us = microseconds(*started[run]) + static_cast<std::int64_t>(line.since_us);
       break;
     case Outcome::deferred:
       ++pair.deferred;

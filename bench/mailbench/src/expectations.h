@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/base/hash.h"
 #include "twinloft/base/result.h"
 #include "twinloft/mailbench/account.h"
@@ -36,11 +37,14 @@ struct KeyHash {
 struct Pair {
   std::uint32_t acknowledged = 0, deferred = 0, refused = 0, unknown = 0;
   std::uint32_t intact = 0, damaged = 0;
+  std::int64_t acknowledged_us = 0;  // the last time, since 1970; 0: unknown
+  std::int64_t stored_us = 0;        // the first intact copy; 0: unknown
 };
 
 struct Expectations {
   std::vector<std::string> runs;
-  std::vector<bool> complete;  // by run: the account has its closing line
+  std::vector<bool> complete;                    // by run: the account has its closing line
+  std::vector<std::optional<WallTime>> started;  // by run
   std::vector<std::string> recipients;
   std::unordered_map<std::string, std::uint32_t> recipient_index;  // as in the account
   std::unordered_map<std::string, std::uint32_t> lower_case_index;
@@ -57,6 +61,7 @@ struct Expectations {
   std::uint32_t intern(std::string_view recipient);
 };
 
+std::int64_t microseconds(WallTime time);
 std::string lower_case(std::string_view text);
 
 }  // namespace twinloft::mailbench

@@ -1,11 +1,11 @@
 #include "twinloft/mailbench/load.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "run_parts.h"
 #include "twinloft/base/random.h"
 #include "twinloft/mailbench/account.h"
 #include "twinloft/mailbench/corpus.h"
@@ -16,84 +16,6 @@
 namespace twinloft::mailbench {
 
 namespace {
-
-std::atomic<Schedule*> g_interruptible{nullptr};
-std::atomic<bool> g_interrupted{false};
-
-void on_signal(int) {
-  g_interrupted.store(true, std::memory_order_relaxed);
-  if (Schedule* schedule = g_interruptible.load(std::memory_order_relaxed)) schedule->stop();
-}
-
-// SIGINT, SIGTERM and SIGHUP (the terminal is gone) end the run cleanly. A second SIGINT or SIGTERM ends the
-// process. If mailbench was started with SIGHUP ignored (nohup), SIGHUP stays ignored.
-class SignalGuard {
- public:
-  explicit SignalGuard(Schedule& schedule) {
-    g_interrupted.store(false);
-    g_interruptible.store(&schedule);
-    struct sigaction action{};
-    action.sa_handler = on_signal;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    ::sigaction(SIGINT, &action, &old_int_);
-    ::sigaction(SIGTERM, &action, &old_term_);
-    action.sa_flags = 0;  // a terminal and its shell may both send the signal
-    ::sigaction(SIGHUP, nullptr, &old_hangup_);
-    if (old_hangup_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
-  }
-  ~SignalGuard() {
-    ::sigaction(SIGINT, &old_int_, nullptr);
-    ::sigaction(SIGTERM, &old_term_, nullptr);
-    ::sigaction(SIGHUP, &old_hangup_, nullptr);
-    g_interruptible.store(nullptr);
-  }
-  SignalGuard(const SignalGuard&) = delete;
-  SignalGuard& operator=(const SignalGuard&) = delete;
-
- private:
-  struct sigaction old_int_{}, old_term_{}, old_hangup_{};
-};
-
-Result<Users> load_users(const LoadOptions& options) {
-  if (options.users_file.empty())
-    return Users::from_format(options.user_format, options.first_user, options.users);
-  TL_TRY_ASSIGN(std::string text, read_file(options.users_file, 1u << 30));
-  std::vector<std::string> addresses;
-  for (std::string_view rest = text; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty() && !line.starts_with('#')) addresses.emplace_back(line);
-  }
-  return Users::from_list(std::move(addresses));
-}
-
-// The live line: the last second that all workers have ended.
-class LiveLine {
- public:
-  LiveLine(const Schedule& schedule, const Series& series) : schedule_(schedule), series_(series) {}
-
-  void show(Instant now) {
-    Duration since = now - schedule_.start();
-    auto second = static_cast<std::size_t>(since / std::chrono::seconds(1));
-    // A worker adds a second with its first message after it.
-    if (second < 2 || second == shown_) return;
-    shown_ = second;
-    Second s = series_.at(second - 2);
-    const char* part = now < schedule_.window_start() ? "warm-up"
-                       : now < schedule_.window_end() ? ""
-                                                      : "ending";
-    std::string line = fmt::format("\r{:5} s  {:>9}/min  p50 {:.1f} ms  p99 {:.1f} ms  {} failed  {}\x1b[K",
-                                   second - 1, s.acknowledged * 60, static_cast<double>(s.p50_ns) / 1e6,
-                                   static_cast<double>(s.p99_ns) / 1e6, s.failed, part);
-    (void)write_all(STDERR_FILENO, as_bytes(line));
-  }
-
- private:
-  const Schedule& schedule_;
-  const Series& series_;
-  std::size_t shown_ = 0;
-};
 
 TlsSettings tls_settings(const LoadOptions& options) {
   TlsSettings out = *options.starttls;
@@ -177,23 +99,15 @@ Duration longest_gap(const LoadStats& stats) {
 
 Result<LoadResult> run_load(LoadOptions options) {
   TL_TRY_ASSIGN(Endpoint endpoint, Endpoint::parse(options.server));
-  TL_TRY_ASSIGN(Users users, load_users(options));
-  if (options.recipients_per_message > users.size())
-    return fail(Errc::invalid, "{} recipients per message, but only {} users", options.recipients_per_message,
-                users.size());
-  std::optional<Corpus> corpus;
-  if (!options.messages_from.empty()) {
-    TL_TRY_ASSIGN(corpus, Corpus::load(options.messages_from, !options.bdat));
-  }
+  TL_TRY_ASSIGN(Materials materials, Materials::make(options, !options.bdat));
   std::optional<TlsContext> tls;
   if (options.starttls) {
     TL_TRY_ASSIGN(tls, TlsContext::make(tls_settings(options)));
   }
   LoadResult result;
-  if (corpus) result.corpus = corpus->summary();
+  if (materials.corpus) result.corpus = materials.corpus->summary();
   result.run = options.run;
   result.account = options.account;
-  TextBlock block(options.seed, !options.bdat);
   OsClock clock;
   WallTime started = clock.wall();
   std::optional<AccountWriter> account;
@@ -202,15 +116,6 @@ Result<LoadResult> run_load(LoadOptions options) {
     if (!writer) return fail(Errc::denied, "{}", writer.error().message);
     account.emplace(std::move(*writer));
   }
-  MessageFactory::Settings message_settings{.run = result.run,
-                                            .from = options.from,
-                                            .seed = options.seed,
-                                            .recipients_per_message = options.recipients_per_message,
-                                            .size = options.size,
-                                            .date = started,
-                                            .zipf = options.zipf,
-                                            .dot_stuffed = !options.bdat,
-                                            .corpus = corpus ? &*corpus : nullptr};
   Schedule schedule(options.schedule, clock.now());
   SignalGuard guard(schedule);
   Series series;
@@ -220,9 +125,9 @@ Result<LoadResult> run_load(LoadOptions options) {
                           clock,
                           schedule,
                           account ? &*account : nullptr,
-                          message_settings,
-                          users,
-                          block,
+                          materials.settings(options, started),
+                          materials.users,
+                          materials.block,
                           series};
   std::size_t thread_count = std::min<std::size_t>(options.threads, options.clients);
   std::vector<std::unique_ptr<Worker>> workers;
@@ -248,7 +153,7 @@ Result<LoadResult> run_load(LoadOptions options) {
   TL_TRY(ran);
   if (account) TL_TRY(account->close());
   Instant end = clock.now();
-  result.interrupted = g_interrupted.load();
+  result.interrupted = guard.interrupted();
   // A complete run was measured for its whole duration, any other run until its last acknowledgement.
   if (end >= schedule.window_end()) result.stats.window = schedule.window_end() - schedule.window_start();
   result.messages_started = schedule.granted();

@@ -24,10 +24,14 @@ void add_target_options(po::options_description& d) {
   o("protocol", text()->default_value("lmtp"), "lmtp, or smtp: for an MTA (see mailbench verify --wait)");
 }
 
-void add_schedule_options(po::options_description& d) {
+void add_client_options(po::options_description& d) {
   auto o = d.add_options();
   o("clients,c", number()->default_value(8), "connections, each with one message in flight");
   o("threads", number()->default_value(1), "threads of the generator, 1 to 64");
+}
+
+void add_schedule_options(po::options_description& d) {
+  auto o = d.add_options();
   o("duration,d", text(), "time of the measurement, after the warm-up: 30s, 2m");
   o("messages,n", number(), "number of messages; with --duration, the first limit ends the run");
   o("ramp", text()->default_value("0s"),
@@ -47,7 +51,6 @@ void add_message_options(po::options_description& d) {
   o("users-file", text(), "read the addresses from this file instead, one in each line");
   o("zipf", po::value<double>()->default_value(0),
     "exponent of Zipf's law: a few users get most mail (1 is usual); 0: all are alike");
-  o("recipients-per-message", number()->default_value(1), "different mailboxes for each message");
   o("size,s", text()->default_value("4KiB"),
     "message size: 4KiB, uniform:1KiB-64KiB, or lognormal mean:70KiB[,sigma:1.5][,min:1KiB][,max:2MiB]");
   o("messages-from", text(), "send the messages of this directory, Maildir or mbox, at random");
@@ -58,6 +61,7 @@ void add_message_options(po::options_description& d) {
 void add_connection_options(po::options_description& d) {
   auto o = d.add_options();
   o("hello,lhlo", text()->default_value("mailbench.invalid"), "the client's name in LHLO or EHLO");
+  o("recipients-per-message", number()->default_value(1), "different mailboxes for each message");
   o("connections", text()->default_value("reused"), "reused, or per-message");
   o("messages-per-connection", number(), "a new connection after this number of messages");
   o("pipelining", text()->default_value("auto"), "auto: if the server offers it; off: never");
@@ -69,13 +73,13 @@ void add_connection_options(po::options_description& d) {
   o("retry", number()->default_value(0),
     "repetitions of a message that was not acknowledged, with the same id");
   o("retry-delay", text()->default_value("1s"), "before a repetition after a 4xx");
-  o("timeout", text()->default_value("300s"), "the longest wait for a reply");
   o("connect-timeout", text()->default_value("10s"),
     "end the run if the server accepts no connection for so long");
 }
 
 void add_output_options(po::options_description& d) {
   auto o = d.add_options();
+  o("timeout", text()->default_value("300s"), "the longest wait for a reply, or for a program's end");
   o("run", text(), "the run's id, [A-Za-z0-9.] (default: random)");
   o("account", text(), "the account's file (mailbench-RUN.account)");
   o("no-account", "write no account");
@@ -96,6 +100,7 @@ void add_search_options(po::options_description& d) {
 po::options_description load_description() {
   po::options_description d("Options of mailbench load", 110, 60);
   add_target_options(d);
+  add_client_options(d);
   add_schedule_options(d);
   add_message_options(d);
   add_connection_options(d);
@@ -107,6 +112,7 @@ po::options_description load_description() {
 po::options_description calibrate_description() {
   po::options_description d("Options of mailbench calibrate", 110, 60);
   d.add_options()("transport", text()->default_value("unix"), "unix, or tcp: on the loopback interface");
+  add_client_options(d);
   add_schedule_options(d);
   add_message_options(d);
   add_connection_options(d);
@@ -136,8 +142,13 @@ Status fill_schedule(const po::variables_map& map, LoadOptions& o) {
   constexpr std::string_view arrivals[] = {"constant", "poisson"};
   TL_TRY_ASSIGN(std::size_t kind, word_option(map, "arrivals", arrivals));
   o.schedule.arrivals = kind == 0 ? Arrivals::Kind::constant : Arrivals::Kind::poisson;
-  if (kind == 1 && !o.schedule.rate && !map.count("search"))
+  bool searched = map.count("search") > 0;
+  if (kind == 1 && !o.schedule.rate && !searched)
     return fail(Errc::invalid, "--arrivals poisson needs --rate: a closed loop has no arrivals of its own");
+  return {};
+}
+
+Status fill_clients(const po::variables_map& map, LoadOptions& o) {
   TL_TRY_ASSIGN(o.clients, bounded(map, "clients", 1, 50'000));
   TL_TRY_ASSIGN(std::uint64_t threads, bounded(map, "threads", 1, 64));
   o.threads = static_cast<unsigned>(threads);
@@ -181,7 +192,7 @@ Status fill_connections(const po::variables_map& map, LoadOptions& o) {
   } else if (per_message) {
     o.messages_per_connection = 1;
   }
-  TL_TRY_ASSIGN(o.timeout, duration_option(map, "timeout"));
+  TL_TRY_ASSIGN(o.recipients_per_message, bounded(map, "recipients-per-message", 1, 10'000));
   TL_TRY_ASSIGN(o.connect_timeout, duration_option(map, "connect-timeout"));
   TL_TRY_ASSIGN(o.retry_delay, duration_option(map, "retry-delay"));
   TL_TRY_ASSIGN(std::uint64_t retries, bounded(map, "retry", 0, 1'000'000));
@@ -199,7 +210,6 @@ Status fill_users(const po::variables_map& map, LoadOptions& o) {
   o.users_file = text_option(map, "users-file");
   o.zipf = map["zipf"].as<double>();
   if (!(o.zipf >= 0 && o.zipf <= 10)) return fail(Errc::invalid, "--zipf is 0 to 10");
-  TL_TRY_ASSIGN(o.recipients_per_message, bounded(map, "recipients-per-message", 1, 10'000));
   return {};
 }
 
@@ -214,8 +224,9 @@ Status fill_messages(const po::variables_map& map, LoadOptions& o) {
   return {};
 }
 
-Status fill_output(const po::variables_map& map, bool account_by_default, LoadCommand& c) {
+Status fill_output(const po::variables_map& map, bool account_by_default, RunCommand& c) {
   LoadOptions& o = c.load;
+  TL_TRY_ASSIGN(o.timeout, duration_option(map, "timeout"));
   if (map.count("run")) o.run = text_option(map, "run");
   if (!is_run_id(o.run)) return fail(Errc::invalid, "--run '{}': 1 to 40 of [A-Za-z0-9.]", o.run);
   bool no_account = map.count("no-account") > 0;
@@ -246,6 +257,19 @@ Status fill_search(const po::variables_map& map, LoadCommand& c) {
 }
 
 }  // namespace
+
+void add_lda_options(po::options_description& d) {
+  add_schedule_options(d);
+  add_message_options(d);
+  add_output_options(d);
+}
+
+Status fill_lda(const po::variables_map& map, RunCommand& c) {
+  TL_TRY(fill_schedule(map, c.load));
+  TL_TRY(fill_users(map, c.load));
+  TL_TRY(fill_messages(map, c.load));
+  return fill_output(map, true, c);
+}
 
 std::string load_help() {
   return usage_text(
@@ -279,6 +303,7 @@ Result<LoadCommand> parse_load(const std::vector<std::string>& arguments) {
   TL_TRY_ASSIGN(std::size_t protocol, word_option(map, "protocol", protocols));
   o.protocol = protocol == 0 ? Protocol::lmtp : Protocol::smtp;
   TL_TRY(fill_schedule(map, o));
+  TL_TRY(fill_clients(map, o));
   TL_TRY(fill_connections(map, o));
   TL_TRY(fill_users(map, o));
   TL_TRY(fill_messages(map, o));
@@ -296,6 +321,7 @@ Result<CalibrateCommand> parse_calibrate(const std::vector<std::string>& argumen
   TL_TRY_ASSIGN(std::size_t transport, word_option(map, "transport", transports));
   c.tcp = transport == 1;
   TL_TRY(fill_schedule(map, c.load));
+  TL_TRY(fill_clients(map, c.load));
   TL_TRY(fill_connections(map, c.load));
   if (c.load.starttls) return fail(Errc::invalid, "the server of calibrate has no TLS: leave --starttls out");
   TL_TRY(fill_users(map, c.load));

@@ -24,7 +24,9 @@ using namespace twinloft::mailbench;
 constexpr std::string_view kUsage =
     "Usage: mailbench load --to SERVER (--duration TIME | --messages N) [options]\n"
     "       mailbench verify --account FILE --spool DIR [options]\n"
+    "       mailbench lda --command TEMPLATE (--duration TIME | --messages N) [options]\n"
     "       mailbench calibrate --duration TIME [options]\n"
+    "       mailbench plot [--kind KIND] [-o FILE.svg] [LABEL=]REPORT.json ...\n"
     "       mailbench COMMAND --help\n"
     "       mailbench --version\n";
 
@@ -104,6 +106,41 @@ int calibrate_main(const std::vector<std::string>& arguments) {
   return status ? EX_OK : complain(EX_IOERR, status.error().message);
 }
 
+int lda_main(const std::vector<std::string>& arguments) {
+  auto command = parse_lda(arguments);
+  if (!command) return complain(EX_USAGE, command.error().message + " (see mailbench lda --help)");
+  if (command->help) return fmt::print("{}", lda_help()), EX_OK;
+  LoadOptions& options = command->load;
+  options.progress = options.progress && ::isatty(STDERR_FILENO) == 1;
+  auto result = run_lda(options, *command->lda);
+  if (!result) return complain(load_exit_code(result.error()), result.error().message);
+  Status status = publish(lda_text(options, *command->lda, *result),
+                          lda_json(options, *command->lda, *result), command->json);
+  const LoadStats& s = result->load.stats;
+  if (status && !command->hgrm.empty()) status = write_file(command->hgrm, hgrm_text(s.latency.good));
+  if (!status) return complain(EX_IOERR, status.error().message);
+  return s.outcomes[0] == s.attempts ? EX_OK : 1;
+}
+
+int plot_main(const std::vector<std::string>& arguments) {
+  auto command = parse_plot(arguments);
+  if (!command) return complain(EX_USAGE, command.error().message + " (see mailbench plot --help)");
+  if (command->help) return fmt::print("{}", plot_help()), EX_OK;
+  std::vector<PlotInput> inputs;
+  for (const auto& [label, path] : command->reports) {
+    auto input = read_plot_input(label, path);
+    if (!input)
+      return complain(input.error().code == Errc::invalid ? EX_DATAERR : EX_NOINPUT, input.error().message);
+    inputs.push_back(std::move(*input));
+  }
+  auto drawn = plot(command->plot, inputs);
+  if (!drawn) return complain(EX_DATAERR, drawn.error().message);
+  Status status = command->output.empty() ? write_all(STDOUT_FILENO, as_bytes(drawn->svg))
+                                          : write_file(command->output, drawn->svg);
+  if (status && command->text) status = write_all(STDOUT_FILENO, as_bytes(drawn->text));
+  return status ? EX_OK : complain(EX_IOERR, status.error().message);
+}
+
 int verify_main(const std::vector<std::string>& arguments) {
   auto command = parse_verify(arguments);
   if (!command) return complain(EX_USAGE, command.error().message + " (see mailbench verify --help)");
@@ -125,11 +162,13 @@ int main(int argc, char** argv) {
   std::string command = arguments.front();
   arguments.erase(arguments.begin());
   if (command == "load") return load_main(arguments);
+  if (command == "lda") return lda_main(arguments);
+  if (command == "plot") return plot_main(arguments);
   if (command == "calibrate") return calibrate_main(arguments);
   if (command == "verify") return verify_main(arguments);
   if (command == "--help" || command == "-h" || command == "help") return fmt::print("{}", kUsage), EX_OK;
   if (command == "--version" || command == "-V") return fmt::print("mailbench {}\n", TWINLOFT_VERSION), EX_OK;
-  constexpr std::string_view known[] = {"load", "verify", "calibrate"};
+  constexpr std::string_view known[] = {"load", "verify", "lda", "calibrate", "plot"};
   return complain(
       EX_USAGE, fmt::format("'{}' is not a command; {}\n{}", command, did_you_mean(command, known), kUsage));
 }

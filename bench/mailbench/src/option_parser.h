@@ -11,6 +11,7 @@
 
 #include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
+#include "twinloft/mailbench/options.h"
 
 namespace twinloft::mailbench {
 
@@ -29,6 +30,9 @@ std::string text_option(const po::variables_map& map, const char* name);  // emp
 // One of the words. Errors: Errc::invalid with all of them.
 Result<std::size_t> word_option(const po::variables_map& map, const char* name,
                                 std::span<const std::string_view> words);
+// The options that `load` and `lda` have in common.
+void add_lda_options(po::options_description& description);
+Status fill_lda(const po::variables_map& map, RunCommand& command);
 std::string usage_text(std::string_view head, const po::options_description& description);
 // A value for an SMTP command: no blanks, line ends or angle brackets.
 Status check_word(std::string_view word);

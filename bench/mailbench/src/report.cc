@@ -31,6 +31,8 @@ double cpu_share(const LoadStats& s) {
   return ratio(static_cast<double>(s.generator.cpu_ns) / 1e9, seconds(s.window));
 }
 
+}  // namespace
+
 std::string latency_line(std::string_view what, const Histogram& h) {
   std::string line = fmt::format("{:<15}", what);
   for (double p : kPercents) line += fmt::format("p{} {:.2f} ms  ", p, ms(h.percentile(p)));
@@ -55,11 +57,16 @@ json::array distribution_json(const Histogram& h) {
   return out;
 }
 
-json::object phases_json(const LoadStats& s, Histogram Timing::* which) {
-  json::object out;
-  for (Phase phase : kPhases)
-    if (const Histogram& h = s.phase(phase).*which; h.count() > 0) out[to_string(phase)] = latency_json(h);
-  return out;
+std::string loop_line(const LoadOptions& o, const LoadResult& r) {
+  if (!o.schedule.rate)
+    return fmt::format(
+        "{:<15}closed: each client waits for its replies. A slow server gets fewer messages, so latencies "
+        "hide "
+        "stalls; --rate shows them\n",
+        "loop");
+  return fmt::format(
+      "{:<15}open: {:.1f} messages a second wanted, {} arrivals; {} due and not sent at the end\n", "loop",
+      *o.schedule.rate, o.schedule.arrivals == Arrivals::Kind::constant ? "constant" : "poisson", r.behind);
 }
 
 json::array seconds_json(const LoadResult& result) {
@@ -70,6 +77,15 @@ json::array seconds_json(const LoadResult& result) {
                                {"p50_ms", ms(s.p50_ns)},
                                {"p99_ms", ms(s.p99_ns)},
                                {"max_ms", ms(s.max_ns)}});
+  return out;
+}
+
+namespace {
+
+json::object phases_json(const LoadStats& s, Histogram Timing::* which) {
+  json::object out;
+  for (Phase phase : kPhases)
+    if (const Histogram& h = s.phase(phase).*which; h.count() > 0) out[to_string(phase)] = latency_json(h);
   return out;
 }
 
@@ -154,18 +170,6 @@ std::string phase_lines(const LoadStats& s) {
 
 constexpr double kBusyMax = 0.9, kWithoutClientMax = 0.01;
 constexpr std::uint64_t kLateMax_ns = 5'000'000;
-
-std::string loop_line(const LoadOptions& o, const LoadResult& r) {
-  if (!o.schedule.rate)
-    return fmt::format(
-        "{:<15}closed: each client waits for its replies. A slow server gets fewer messages, so latencies "
-        "hide "
-        "stalls; --rate shows them\n",
-        "loop");
-  return fmt::format(
-      "{:<15}open: {:.1f} messages a second wanted, {} arrivals; {} due and not sent at the end\n", "loop",
-      *o.schedule.rate, o.schedule.arrivals == Arrivals::Kind::constant ? "constant" : "poisson", r.behind);
-}
 
 std::string server_line(const LoadOptions& o, const LoadResult& r) {
   std::string connections = o.messages_per_connection == 0

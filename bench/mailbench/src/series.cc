@@ -66,4 +66,17 @@ std::vector<Second> Series::all() const {
   return out;
 }
 
+void SeriesFeed::count(Instant now, bool acknowledged) {
+  auto second = static_cast<std::size_t>((now - start_) / std::chrono::seconds(1));
+  if (second != second_) flush();
+  second_ = second;
+  ++(acknowledged ? part_.acknowledged : part_.failed);
+}
+
+void SeriesFeed::flush() {
+  series_.add(second_, part_);
+  part_.acknowledged = part_.failed = 0;
+  if (part_.latency_ns.count() > 0) part_.latency_ns.clear();
+}
+
 }  // namespace twinloft::mailbench

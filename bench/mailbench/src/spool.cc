@@ -194,7 +194,7 @@ std::string with_letters(std::string_view format) {
 
 }  // namespace
 
-Status DirectoryMap::check(std::string_view given) {
+Status check_address_format(std::string_view what, std::string_view given) {
   const std::string format = with_letters(given);
   bool tells = false;
   for (std::size_t i = 0; i < format.size(); ++i) {
@@ -202,42 +202,50 @@ Status DirectoryMap::check(std::string_view given) {
     char c = ++i < format.size() ? format[i] : '\0';
     if (c != 'u' && c != 'n' && c != 'd' && c != '%')
       return fail(Errc::invalid,
-                  "Maildir format '{}': known are %u or %name% (the address), %n or %user% (the local part), "
+                  "{} format '{}': known are %u or %name% (the address), %n or %user% (the local part), "
                   "%d or %domain%, and %%",
-                  given);
+                  what, given);
     tells = tells || c == 'u' || c == 'n';
   }
   if (!tells)
     return fail(Errc::invalid,
-                "Maildir format '{}' does not tell users apart: it needs %u (%name%) or %n (%user%)", given);
+                "{} format '{}' does not tell users apart: it needs %u (%name%) or %n (%user%)", what, given);
   return {};
 }
 
-Status DirectoryMap::add(std::string_view given, std::string_view recipient, std::uint32_t index) {
+std::string address_by_format(std::string_view given, std::string_view address) {
   const std::string format = with_letters(given);
-  std::size_t at = recipient.rfind('@');
-  std::string_view local = recipient.substr(0, at);
-  std::string_view domain = at == recipient.npos ? "" : recipient.substr(at + 1);
-  std::string path;
+  std::size_t at = address.rfind('@');
+  std::string_view domain = at == address.npos ? "" : address.substr(at + 1);
+  std::string out;
   for (std::size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') {
-      path += format[i];
+      out += format[i];
       continue;
     }
     switch (format[++i]) {
       case 'u':
-        path += recipient;
+        out += address;
         break;
       case 'n':
-        path += local;
+        out += address.substr(0, at);
         break;
       case 'd':
-        path += domain;
+        out += domain;
         break;
       default:
-        path += '%';
+        out += '%';
     }
   }
+  return out;
+}
+
+Status DirectoryMap::check(std::string_view format) {
+  return check_address_format("Maildir", format);
+}
+
+Status DirectoryMap::add(std::string_view format, std::string_view recipient, std::uint32_t index) {
+  std::string path = address_by_format(format, recipient);
   while (path.starts_with('/')) path.erase(0, 1);
   while (path.ends_with('/')) path.pop_back();
   auto [owner, is_new] = owners_.emplace(path, index);

@@ -1,71 +1,89 @@
-// Three steps: read the accounts, read every file of the spool in parallel, compare in one thread.
+// Three steps: read the accounts, read every message of the store in parallel, compare in one thread. With a
+// time to wait, the last two are repeated.
 #include "twinloft/mailbench/verify.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstring>
+#include <filesystem>
 #include <thread>
 #include <tuple>
 
-#include "expectations.h"
-#include "twinloft/base/fd.h"
+#include "store.h"
 #include "twinloft/mailbench/spool.h"
 
 namespace twinloft::mailbench {
 
 namespace {
 
-// A file of one of the runs.
+using namespace std::chrono_literals;
+
+// A message of one of the runs.
 struct Found {
-  std::uint32_t file = 0;  // index into SpoolFiles::files
+  std::uint32_t id = 0;  // for Store::place()
   MessageKey key;
   std::uint32_t recipient = DirectoryMap::none;
   bool listed = false;  // the account lists the message
   std::string owner;    // for reports, if the account does not have the recipient
   std::string damage;
+  std::int64_t stored_us = 0;
 };
 
 struct Share {  // the result of one reader
   std::vector<Found> found;
-  std::vector<std::pair<std::uint32_t, std::string>> unmarked;  // file, why
+  std::vector<std::pair<std::uint32_t, std::string>> unmarked;  // id, why
   std::uint64_t foreign = 0, unmarked_count = 0, bytes = 0;
+  Hasher128 hasher;
 };
 
-constexpr std::size_t kUnmarkedKept = 1000, kFilesAtOnce = 64;
+constexpr std::size_t kUnmarkedKept = 1000;
 
-// Reads a file. Returns 0 or errno. The buffer only grows.
-int read_whole(const std::string& path, std::string& buffer, std::size_t& size) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat st{};
-  if (!fd || ::fstat(fd.get(), &st) != 0) return errno;
-  // One byte more than the size, so that the read of the last byte also detects the end.
-  buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(st.st_size) + 1));
-  size = 0;
-  for (;;) {
-    if (size == buffer.size()) buffer.resize(buffer.size() * 2);
-    ssize_t n = ::read(fd.get(), buffer.data() + size, buffer.size() - size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    if (n == 0) return 0;
-    size += static_cast<std::size_t>(n);
+// Files below the directories. A file that is moved within a queue may be counted twice, or not at all.
+std::uint64_t count_files(const std::vector<std::string>& directories) {
+  std::uint64_t count = 0;
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator at(directory, error), end;
+    for (; !error && at != end; at.increment(error)) count += at->is_regular_file(error);
   }
+  return count;
 }
 
-class Verifier {
+class Comparison {
  public:
-  explicit Verifier(const VerifyOptions& options) : options_(options) {}
+  // What an earlier comparison has found is forgotten.
+  Comparison(const VerifyOptions& options, Expectations& expected, const Store& store)
+      : options_(options), expected_(expected), store_(store), shares_(store.threads()) {
+    for (auto& [key, pair] : expected_.pairs) {
+      pair.intact = pair.damaged = 0;
+      pair.stored_us = 0;
+    }
+  }
 
-  Result<VerifyResult> run() {
-    for (const std::string& account : options_.accounts) TL_TRY(expected_.read(account));
-    TL_TRY(count_acknowledged());
-    TL_TRY(map_directories());
-    TL_TRY_ASSIGN(spool_, walk_spool(options_.spool));
-    read_spool();
+  // From the store's threads.
+  void take(std::size_t thread, const StoredText& message) {
+    Share& share = shares_[thread];
+    if (!message.error.empty()) return add_unmarked(share, message.id, message.error);
+    share.bytes += message.text.size();
+    StoredMessage stored = parse_stored(message.text);
+    if (stored.id.empty())
+      return add_unmarked(share, message.id, fmt::format("{} bytes without an id", message.text.size()));
+    auto key = expected_.parse_id(stored.id);
+    if (!key) {
+      ++share.foreign;
+      return;
+    }
+    Found found;
+    found.id = message.id;
+    found.key = *key;
+    if (message.stored) found.stored_us = microseconds(*message.stored);
+    auto sent = expected_.messages.find(*key);
+    found.listed = sent != expected_.messages.end();
+    if (found.listed) found.damage = find_damage(stored, sent->second, options_.check_head, share.hasher);
+    found.recipient = owner_of(message, stored, found.owner);
+    share.found.push_back(std::move(found));
+  }
+
+  VerifyResult run() {
+    for (const auto& [key, pair] : expected_.pairs) result_.acknowledged += pair.acknowledged > 0;
     for (const Share& share : shares_) compare(share);
     for (auto& [key, pair] : expected_.pairs) judge(key, pair);
     finish();
@@ -73,88 +91,21 @@ class Verifier {
   }
 
  private:
-  Status count_acknowledged() {
-    for (const auto& [key, pair] : expected_.pairs) result_.acknowledged += pair.acknowledged > 0;
-    if (result_.acknowledged == 0)
-      return fail(Errc::not_found, "{}: no message was acknowledged, so there is nothing to prove",
-                  options_.accounts[0]);
-    return {};
-  }
-
-  Status map_directories() {
-    for (std::uint32_t i = 0; i < expected_.recipients.size(); ++i)
-      for (const std::string& format : options_.maildir_formats)
-        TL_TRY(directories_.add(format, expected_.recipients[i], i));
-    return {};
-  }
-
-  void read_spool() {
-    for (const std::string& directory : spool_.directories) owners_.push_back(directories_.find(directory));
-    std::size_t count = options_.threads;
-    if (count == 0) count = std::max(1u, std::thread::hardware_concurrency()) * std::size_t{4};
-    count = std::clamp<std::size_t>(spool_.files.size() / kFilesAtOnce, 1, count);
-    shares_.resize(count);
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < count; ++i) threads.emplace_back([this, i] { read_files(shares_[i]); });
-    read_files(shares_[0]);
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  void read_files(Share& share) {
-    std::string buffer(1 << 16, '\0');
-    Hasher128 hasher;
-    for (;;) {
-      std::size_t first = next_file_.fetch_add(kFilesAtOnce, std::memory_order_relaxed);
-      if (first >= spool_.files.size()) return;
-      std::size_t end = std::min(first + kFilesAtOnce, spool_.files.size());
-      for (std::size_t i = first; i < end; ++i)
-        read_one(static_cast<std::uint32_t>(i), buffer, hasher, share);
-    }
-  }
-
-  void read_one(std::uint32_t file, std::string& buffer, Hasher128& hasher, Share& share) const {
-    std::size_t size = 0;
-    int error = read_whole(options_.spool + "/" + path_of(file), buffer, size);
-    if (error != 0)
-      return add_unmarked(share, file, std::string("it cannot be read: ") + std::strerror(error));
-    share.bytes += size;
-    StoredMessage stored = parse_stored(std::string_view(buffer).substr(0, size));
-    if (stored.id.empty()) return add_unmarked(share, file, fmt::format("{} bytes without an id", size));
-    auto key = expected_.parse_id(stored.id);
-    if (!key) {
-      ++share.foreign;
-      return;
-    }
-    Found found;
-    found.file = file;
-    found.key = *key;
-    auto message = expected_.messages.find(*key);
-    found.listed = message != expected_.messages.end();
-    if (found.listed) found.damage = find_damage(stored, message->second, options_.check_head, hasher);
-    found.recipient = owner_of(file, stored, found.owner);
-    share.found.push_back(std::move(found));
-  }
-
-  static void add_unmarked(Share& share, std::uint32_t file, std::string why) {
+  static void add_unmarked(Share& share, std::uint32_t id, std::string why) {
     ++share.unmarked_count;
-    if (share.unmarked.size() < kUnmarkedKept) share.unmarked.emplace_back(file, std::move(why));
+    if (share.unmarked.size() < kUnmarkedKept) share.unmarked.emplace_back(id, std::move(why));
   }
 
-  std::uint32_t owner_of(std::uint32_t file, const StoredMessage& stored, std::string& name) const {
-    if (!options_.maildir_formats.empty()) {
-      name = spool_.directories[spool_.files[file].directory];
-      return owners_[spool_.files[file].directory];
+  std::uint32_t owner_of(const StoredText& message, const StoredMessage& stored, std::string& name) const {
+    if (message.owner_known) {
+      name = message.owner_name;
+      return message.owner;
     }
     std::string_view address = stored.delivered_to;
     if (address.starts_with('<') && address.ends_with('>')) address = address.substr(1, address.size() - 2);
     name = address;
     auto it = expected_.lower_case_index.find(lower_case(address));
     return it == expected_.lower_case_index.end() ? DirectoryMap::none : it->second;
-  }
-
-  std::string path_of(std::uint32_t file) const {
-    const SpoolFiles::File& f = spool_.files[file];
-    return spool_.directories[f.directory] + "/" + f.name;
   }
 
   // The number of copies that the attempts for this pair may have stored.
@@ -169,14 +120,14 @@ class Verifier {
     result_.foreign += share.foreign;
     result_.unmarked += share.unmarked_count;
     result_.bytes += share.bytes;
-    for (const auto& [file, why] : share.unmarked)
-      result_.unmarked_files.push_back(fmt::format("{} ({})", path_of(file), why));
+    for (const auto& [id, why] : share.unmarked)
+      result_.unmarked_files.push_back(fmt::format("{} ({})", store_.place(id), why));
     for (const Found& found : share.found) compare_one(found);
   }
 
   void compare_one(const Found& found) {
     std::string id = expected_.id_of(found.key);
-    std::string path = path_of(found.file);
+    std::string path = store_.place(found.id);
     if (!found.listed) {
       if (!expected_.complete[found.key.run])
         ++result_.unlisted_allowed;
@@ -198,6 +149,8 @@ class Verifier {
       return report({ProblemKind::damaged, id, recipient, path, found.damage});
     }
     ++pair.intact;
+    if (pair.stored_us == 0 || (found.stored_us != 0 && found.stored_us < pair.stored_us))
+      pair.stored_us = found.stored_us;
     std::uint32_t allowed = copies_allowed(pair);
     if (pair.intact <= allowed) return;
     ProblemKind kind = ProblemKind::duplicate;
@@ -216,6 +169,7 @@ class Verifier {
       if (pair.intact == 0 && pair.damaged == 0)
         report({ProblemKind::lost, expected_.id_of(key.message), expected_.recipients[key.recipient], "",
                 "it was acknowledged, and no file has it"});
+      take_date(pair);
       result_.acknowledged_found += pair.intact > 0 && pair.intact == copies && pair.damaged == 0;
       result_.extra_copies_allowed += copies > 1 ? copies - 1 : 0;
     } else if (pair.refused > 0) {
@@ -227,14 +181,28 @@ class Verifier {
     }
   }
 
+  void take_date(const Pair& pair) {
+    if (pair.stored_us == 0 || pair.acknowledged_us == 0) return;
+    ++result_.dated;
+    last_stored_us_ = std::max(last_stored_us_, pair.stored_us);
+    // The kernel's time of a file may be some milliseconds behind.
+    std::int64_t delay = std::max<std::int64_t>(0, pair.stored_us - pair.acknowledged_us);
+    result_.delay_ns.record(static_cast<std::uint64_t>(delay) * 1000);
+  }
+
   void report(Problem problem) {
     ++result_.problem_counts[static_cast<std::size_t>(problem.kind)];
     result_.problems.push_back(std::move(problem));
   }
 
   void finish() {
-    result_.files = spool_.files.size();
-    result_.left_in_tmp = spool_.left_in_tmp;
+    result_.files = store_.count();
+    result_.left_in_tmp = store_.left_in_tmp();
+    std::int64_t first = INT64_MAX;
+    for (const auto& started : expected_.started)
+      if (started) first = std::min(first, microseconds(*started));
+    if (result_.dated > 0)
+      result_.delivery = std::chrono::microseconds(std::max<std::int64_t>(0, last_stored_us_ - first));
     result_.accounts_complete = std::ranges::all_of(expected_.complete,
                                                     [](bool complete) { return complete; });
     auto order = [](const Problem& p) { return std::tie(p.kind, p.id, p.recipient, p.path); };
@@ -250,14 +218,33 @@ class Verifier {
   }
 
   const VerifyOptions& options_;
-  Expectations expected_;
-  DirectoryMap directories_;
-  SpoolFiles spool_;
-  std::vector<std::uint32_t> owners_;  // by directory of the spool
-  std::atomic<std::size_t> next_file_{0};
+  Expectations& expected_;
+  const Store& store_;
   std::vector<Share> shares_;
+  std::int64_t last_stored_us_ = 0;
   VerifyResult result_;
 };
+
+Status check_something_acknowledged(const VerifyOptions& options, const Expectations& expected) {
+  for (const auto& [key, pair] : expected.pairs)
+    if (pair.acknowledged > 0) return {};
+  return fail(Errc::not_found, "{}: no message was acknowledged, so there is nothing to prove",
+              options.accounts[0]);
+}
+
+Result<VerifyResult> compare_once(const VerifyOptions& options, Expectations& expected, Store& store) {
+  Comparison comparison(options, expected, store);
+  TL_TRY(
+      store.read([&](std::size_t thread, const StoredText& message) { comparison.take(thread, message); }));
+  VerifyResult result = comparison.run();
+  result.queued = count_files(options.queues);
+  return result;
+}
+
+bool may_still_arrive(const VerifyResult& result) {
+  return result.queued > 0 || result.left_in_tmp > 0 ||
+         result.problem_counts[static_cast<std::size_t>(ProblemKind::lost)] > 0;
+}
 
 }  // namespace
 
@@ -284,12 +271,31 @@ std::string_view to_string(ProblemKind kind) {
 }
 
 bool VerifyResult::good() const {
-  return std::ranges::all_of(problem_counts, [](std::uint64_t count) { return count == 0; });
+  return queued == 0 && std::ranges::all_of(problem_counts, [](std::uint64_t count) { return count == 0; });
 }
 
 Result<VerifyResult> run_verify(const VerifyOptions& options) {
   for (const std::string& format : options.maildir_formats) TL_TRY(DirectoryMap::check(format));
-  return Verifier(options).run();
+  for (const std::string& queue : options.queues)
+    if (std::error_code error; !std::filesystem::is_directory(queue, error))
+      return fail(Errc::not_found, "queue {}: not a directory", queue);
+  Expectations expected;
+  for (const std::string& account : options.accounts) TL_TRY(expected.read(account));
+  TL_TRY(check_something_acknowledged(options, expected));
+  TL_TRY_ASSIGN(std::unique_ptr<Store> store, options.imap.empty() ? make_spool_store(options, expected)
+                                                                   : make_imap_store(options, expected));
+  OsClock clock;
+  Instant end = clock.now() + options.wait;
+  for (;;) {
+    Instant began = clock.now();
+    // A full queue says that mail is missing, and costs less to look at than the store.
+    while (clock.now() < end && count_files(options.queues) > 0) std::this_thread::sleep_for(100ms);
+    TL_TRY_ASSIGN(VerifyResult result, compare_once(options, expected, *store));
+    Instant now = clock.now();
+    if (!may_still_arrive(result) || now >= end) return result;
+    // Reading the store takes processors and disk from the delivery: it gets at least half of the time.
+    std::this_thread::sleep_for(std::min(std::max<Duration>(200ms, now - began), end - now));
+  }
 }
 
 }  // namespace twinloft::mailbench

@@ -53,6 +53,7 @@ Worker::Worker(Context context, std::size_t first_client, std::size_t clients)
     : context_(context),
       first_client_(first_client),
       factory_(context.message_settings, context.users, context.block),
+      seconds_(context.series, context.schedule.start()),
       receive_buffer_(16384, '\0') {
   for (std::size_t i = 0; i < clients; ++i) clients_.push_back(std::make_unique<Client>(i));
 }
@@ -71,7 +72,7 @@ Status Worker::run(const std::function<void(const LoadStats&)>& on_tick) {
     abandon_all();
   }
   sample_generator();
-  roll_second();
+  seconds_.flush();
   Status flushed = flush_account();
   if (failure_) return std::unexpected(*failure_);
   return status ? flushed : status;
@@ -331,13 +332,6 @@ void Worker::sample_generator() {
   if (took <= 0) return;
   g.waited = static_cast<double>(end.waited_ns - window_start_->waited_ns) / took;
   g.busiest = static_cast<double>(g.cpu_ns) / took + g.waited;
-}
-
-// Gives the present second to the series, if it has passed or the run ends.
-void Worker::roll_second() {
-  context_.series.add(second_, second_part_);
-  second_part_.acknowledged = second_part_.failed = 0;
-  if (second_part_.latency_ns.count() > 0) second_part_.latency_ns.clear();
 }
 
 }  // namespace twinloft::mailbench

@@ -308,12 +308,7 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
 void Worker::count_outcome(Outcome outcome, int code) {
   ++stats_.outcomes[static_cast<std::size_t>(outcome)];
   ++stats_.codes[code];
-  auto second = static_cast<std::size_t>((now_ - context_.schedule.start()) / std::chrono::seconds(1));
-  if (second != second_) {
-    roll_second();
-    second_ = second;
-  }
-  ++(outcome == Outcome::acknowledged ? second_part_.acknowledged : second_part_.failed);
+  seconds_.count(now_, outcome == Outcome::acknowledged);
 }
 
 void Worker::count_acknowledged(Client& client, std::uint64_t recipients) {
@@ -332,8 +327,7 @@ void Worker::end_message(Client& client) {
   if (!client.pending.empty())  // the run has ended before their repetition
     for (Outcome outcome : client.pending_outcomes) ++stats_.last_outcomes[static_cast<std::size_t>(outcome)];
   bool complete = client.all_replied && client.pending.empty();
-  if (complete && client.all_acknowledged)
-    second_part_.latency_ns.record(static_cast<std::uint64_t>((now_ - client.due).count()));
+  if (complete && client.all_acknowledged) seconds_.record(now_ - client.due);
   // An open loop counts the messages that were due in the window, however late they end: otherwise those that
   // wait in a stall at its end would be missing.
   bool in_window = context_.schedule.in_window(context_.schedule.open_loop() ? client.due : now_);

@@ -29,6 +29,13 @@ TEST_F(ProgramTest, WordsAreArgumentsAndNothingElse) {
   EXPECT_EQ(r->out, "PATH=/usr/sbin:/usr/bin:/sbin:/bin\nLC_ALL=C\n");
 }
 
+TEST_F(ProgramTest, VariablesOfTheCallerAreAdded) {
+  ProgramRunner with_home(clock, {"HOME=/h e"});
+  auto r = with_home.run({"/usr/bin/env"}, "", later());
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->out, "HOME=/h e\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\nLC_ALL=C\n");
+}
+
 // The program inherits no open descriptor, no ignored signal and no blocked signal of this process.
 TEST_F(ProgramTest, NothingOfThisProcessIsHandedOn) {
   Fd kept(::open("/dev/null", O_RDONLY));  // no O_CLOEXEC

@@ -1,13 +1,16 @@
 // The verifier on Maildirs that the test creates, with every kind of fault.
 #include "twinloft/mailbench/verify.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "twinloft/mailbench/account.h"
 #include "twinloft/mailbench/message.h"
@@ -335,6 +338,77 @@ TEST_F(VerifyTest, NothingToProveIsNotAProof) {
   o.accounts = {directory_ + "/account"};
   o.spool = directory_ + "/missing";
   EXPECT_FALSE(run_verify(o));
+}
+
+// An MTA delivers after its reply.
+TEST_F(VerifyTest, WaitsForMailThatIsOnItsWay) {
+  for (std::uint64_t n = 0; n < 5; ++n) good(n);
+  fs::path late = good(9), hidden = directory_ + "/late";
+  fs::rename(late, hidden);
+  VerifyOptions o;
+  o.wait = std::chrono::hours(1);
+  std::jthread delivery([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    fs::rename(hidden, late);
+  });
+  auto r = verify(o);
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_TRUE(r->good());
+  EXPECT_EQ(r->acknowledged_found, 6u);
+}
+
+TEST_F(VerifyTest, TheWaitEnds) {
+  good(1);
+  fs::remove(good(2));
+  VerifyOptions o;
+  o.wait = std::chrono::milliseconds(100);
+  auto r = verify(o);
+  ASSERT_TRUE(r);
+  EXPECT_FALSE(r->good());
+  EXPECT_EQ(r->problem_counts[static_cast<std::size_t>(ProblemKind::lost)], 1u);
+}
+
+TEST_F(VerifyTest, AQueueThatIsNotEmptyIsAProblem) {
+  good(1);
+  fs::create_directories(directory_ + "/queue/active/1");
+  VerifyOptions o;
+  o.queues = {directory_ + "/queue"};
+  expect_good(o);
+  std::ofstream(directory_ + "/queue/active/1/message") << "x";
+  auto r = verify(o);
+  ASSERT_TRUE(r);
+  EXPECT_FALSE(r->good());
+  EXPECT_EQ(r->queued, 1u);
+  EXPECT_NE(verify_text(o, *r).find("PROBLEM: queued"), std::string::npos);
+  o.wait = std::chrono::hours(1);
+  std::jthread delivery([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    fs::remove(directory_ + "/queue/active/1/message");
+  });
+  expect_good(o);
+  o.queues = {directory_ + "/missing"};
+  EXPECT_FALSE(verify(o));
+}
+
+// The files tell when the mail came, and the account when the load began and when it was acknowledged.
+TEST_F(VerifyTest, TheRateAndTheDelayOfDelivery) {
+  fs::path first = good(1), second = good(2);
+  std::string path = directory_ + "/account";
+  std::ofstream(path, std::ios::binary) << "#mailbench-account 1 run=run1 started=1700000000.000000\n"
+                                        << lines_ << "#end lines=2\n";
+  auto set = [](const fs::path& file, std::time_t seconds) {
+    timespec times[2] = {{seconds, 0}, {seconds, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  };
+  set(first, 1700000010);
+  set(second, 1700000030);
+  auto r = run_verify({.accounts = {path}, .spool = spool()});
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->dated, 2u);
+  EXPECT_EQ(r->delivery, std::chrono::seconds(30));
+  EXPECT_NEAR(static_cast<double>(r->delay_ns.max()) / 1e9, 30, 0.5);
+  EXPECT_NE(verify_text({}, *r).find("delivered                      4  a minute"), std::string::npos)
+      << verify_text({}, *r);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/mailbench/histogram.h"
 
 namespace twinloft::mailbench {
@@ -39,6 +40,23 @@ class Series {
 
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
+};
+
+// What one thread counts, second by second.
+class SeriesFeed {
+ public:
+  SeriesFeed(Series& series, Instant start) : series_(series), start_(start) {}
+  void count(Instant now, bool acknowledged);  // an attempt for a recipient
+  void record(Duration latency) {
+    part_.latency_ns.record(static_cast<std::uint64_t>(latency.count()));
+  }              // after count()
+  void flush();  // the last second
+
+ private:
+  Series& series_;
+  Instant start_;
+  std::size_t second_ = 0;
+  Series::Part part_;
 };
 
 }  // namespace twinloft::mailbench

@@ -43,12 +43,18 @@ StoredMessage parse_stored(std::string_view text);
 std::string find_damage(const StoredMessage& message, const Hash128& expected, bool check_head,
                         Hasher128& hasher);
 
+// A text for each address: %u or %name% is the address, %n or %user% its local part, %d or %domain% its
+// domain,
+// %% a percent sign. Errors: Errc::invalid, also if the text does not tell users apart. what: of the message.
+Status check_address_format(std::string_view what, std::string_view format);
+std::string address_by_format(std::string_view format, std::string_view address);  // format: checked
+
 // Finds the recipient of a directory of the spool, by templates such as "%d/%n/Maildir".
 class DirectoryMap {
  public:
   static constexpr std::uint32_t none = UINT32_MAX;
 
-  // %u is the address, %n its local-part, %d its domain, %% a percent sign. Errors: Errc::invalid.
+  // As check_address_format().
   static Status check(std::string_view format);
   // Adds a recipient's directory. format: checked by check(). Errors: Errc::conflict if another recipient has
   // the directory.

@@ -94,7 +94,6 @@ class Worker {
   void take_intended(Client& client, Instant due);
   void count_outcome(Outcome outcome, int code);
   void count_acknowledged(Client& client, std::uint64_t recipients);
-  void roll_second();
 
   Context context_;
   const std::size_t first_client_;
@@ -109,8 +108,7 @@ class Worker {
   std::deque<std::pair<std::size_t, std::uint32_t>> idle_;
   std::optional<Instant> next_due_;
   bool woken_ = false;  // take_message() works for an idle client
-  std::size_t second_ = 0;
-  Series::Part second_part_;
+  SeriesFeed seconds_;
   std::string account_lines_;
   std::string receive_buffer_;
   LoadStats stats_;
