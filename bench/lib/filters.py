@@ -16,11 +16,12 @@ if header :contains "X-Spam" "yes" { fileinto "Junk"; }
 class Dovecot:
     """Dovecot over the homes SPOOL/DOMAIN/USER, without any protocol for clients. quota: it counts, with a limit of 1 GB for
     each user, and answers at `quota_status`. sieve: scripts run in its LMTP at `lmtp`, and in dovecot-lda. lmtp: its LMTP at
-    `lmtp` without scripts, with so many processes that wait for clients.
+    `lmtp` without scripts, with so many processes that wait for clients. more: further lines of the configuration. starts: at
+    once; else by start().
     """
 
-    def __init__(self, stage, name, spool, quota=False, sieve=False, lmtp=0):
-        self.dir = stage.dir / name
+    def __init__(self, stage, name, spool, quota=False, sieve=False, lmtp=0, more="", starts=True):
+        self.name, self.dir = name, stage.dir / name
         self.dir.mkdir()
         self.dir.chmod(0o755)
         self.config, self.quota_status, self.lmtp = self.dir / "dovecot.conf", self.dir / "run/quota-status", self.dir / "run/twinloft-lmtp"
@@ -39,11 +40,16 @@ ssl = no
     mode = 0666
   }}
 }}
-{self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}{self.with_lmtp(lmtp) if lmtp else ""}""")
-        self.process = process = stage.start(name, ["dovecot", "-F", "-c", self.config])
+{self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}{self.with_lmtp(lmtp) if lmtp else ""}{more}""")
         stage.tell(self.dir / "log")
-        wanted = [path for path, on in ((self.quota_status, quota), (self.lmtp, sieve or lmtp > 0)) if on]
-        tl.wait_for(lambda: all(path.exists() for path in wanted) or process.check_alive(), name)
+        self._sockets = [path for path, on in ((self.quota_status, quota), (self.lmtp, sieve or lmtp > 0)) if on]
+        if starts:
+            self.start(stage.start)
+
+    def start(self, launch):
+        """launch(name, command) returns the Process."""
+        self.process = process = launch(self.name, ["dovecot", "-F", "-c", self.config])
+        tl.wait_for(lambda: all(path.exists() for path in self._sockets) or process.check_alive(), self.name)
 
     @staticmethod
     def with_quota():

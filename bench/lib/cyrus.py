@@ -1,0 +1,112 @@
+"""Cyrus IMAP's lmtpd as a peer of lmtpd (bench/lib/peers.py)."""
+import imaplib, os, shutil
+
+import twinloft as tl
+from peers import DOMAIN, Imap, Peer
+
+BINARIES = "/usr/lib/cyrus/bin"
+USER = "cyrus"
+# Durability is as shipped. duplicatesuppression: without it, lmtpd writes no Message-ID to deliver.db, so this is the faster
+# setting. The mailboxes' database is with the mail. Locks and the list of processes are lost with a crash anyway; Debian has them
+# in /run.
+IMAPD = """configdirectory: {base}/config
+defaultpartition: default
+partition-default: {base}/mail
+sievedir: {base}/sieve
+proc_path: {dir}/proc
+mboxname_lockpath: {dir}/lock
+lmtpsocket: {dir}/lmtp
+idlesocket: {dir}/idle
+notifysocket: {dir}/notify
+cyrus_user: {user}
+admins: {user}
+allowplaintext: yes
+sasl_pwcheck_method: alwaystrue
+sasl_mech_list: PLAIN
+virtdomains: userid
+defaultdomain: example.org
+autocreate_quota: 0
+autocreate_post: yes
+duplicatesuppression: no
+hashimapspool: true
+umask: 077
+"""
+CYRUS = """START {{
+  recover cmd="{binaries}/ctl_cyrusdb -C {dir}/imapd.conf -r"
+}}
+SERVICES {{
+  imap cmd="imapd -C {dir}/imapd.conf -U 1000" listen="{imap}" proto="tcp4" prefork=0 maxchild=100
+  lmtpunix cmd="lmtpd -C {dir}/imapd.conf -a -U 1000000 -T 0" listen="{dir}/lmtp" prefork={clients} maxchild={most}
+  lmtp cmd="lmtpd -C {dir}/imapd.conf -a -U 1000000 -T 0" listen="{tcp}" proto="tcp4" prefork=0 maxchild={most}
+}}
+EVENTS {{
+  checkpoint cmd="{binaries}/ctl_cyrusdb -C {dir}/imapd.conf -c" period=30
+}}
+"""
+PASSWORD = "any"
+
+
+class Cyrus(Peer):
+    """Cyrus IMAP's lmtpd: a process for each client waits. Every user has an INBOX before the load."""
+    title, needs, maildir_format = "Cyrus IMAP lmtpd", ("cyrmaster", BINARIES + "/lmtpd"), None
+
+    def __init__(self, stage, name, spool_directory, clients):
+        super().__init__(stage, name, spool_directory, clients)
+        self.dir.mkdir()
+        self._own(self.dir)
+        self._make_store()
+        self.address, self.tcp_address = self.dir / "lmtp", f"127.0.0.1:{tl.free_port()}"
+        self.imap = Imap(f"127.0.0.1:{tl.free_port()}", f"user%u@{DOMAIN}", PASSWORD)
+        words = {"base": self.spool_directory, "dir": self.dir, "user": USER, "binaries": BINARIES, "clients": clients, "most": 4 * clients + 20,
+                 "imap": self.imap.address, "tcp": self.tcp_address}
+        self.configuration = {"imapd.conf": IMAPD.format(**words), "cyrus.conf": CYRUS.format(**words)}
+        for file, text in self.configuration.items():
+            (self.dir / file).write_text(text)
+        self.version = f"Cyrus IMAP {tl.run('dpkg-query', '-W', '-f', '${Version}', 'cyrus-imapd', check=False).stdout.strip()}"
+
+    @staticmethod
+    def _own(path):
+        path.chmod(0o755)
+        shutil.chown(path, USER, "mail")
+
+    def _make_store(self):
+        """Directories as Debian's cyrus-makedirs makes them."""
+        for directory in ("mail", "sieve", "config", "config/db", "config/socket", "config/log", "config/msg", "config/user", "config/quota"):
+            (self.spool_directory / directory).mkdir()
+            self._own(self.spool_directory / directory)
+
+    def start(self):
+        command = ["cyrmaster", "-C", self.dir / "imapd.conf", "-M", self.dir / "cyrus.conf", "-p", self.dir / "pid", "-D"]
+        self.process = self.group.start(self.name, command)
+        self.wait_listening(self.imap.address)
+
+    def login(self, number):
+        """A connection to the mailboxes of a user."""
+        host, port = self.imap.address.rsplit(":", 1)
+        client = imaplib.IMAP4(host, int(port), timeout=60)
+        client.login(self.imap.user.replace("%u", str(number)), self.imap.password)
+        return client
+
+    def users(self, count, first=1):
+        """The first login makes the INBOX."""
+        for number in range(first, first + count):
+            client = self.login(number)
+            tl.expect(client.select("INBOX", readonly=True)[0] == "OK", f"Cyrus IMAP has made no INBOX for user{number}")
+            client.logout()
+
+    def messages(self, count, first=1):
+        """The number of messages of these users."""
+        total = 0
+        for number in range(first, first + count):
+            client = self.login(number)
+            total += int(client.select("INBOX", readonly=True)[1][0])
+            client.logout()
+        return total
+
+    def empty(self):
+        """It stops for that: the lists of mailboxes and messages are rewritten with the mail."""
+        self.stop()
+        for directory in ("mail", "sieve", "config"):
+            shutil.rmtree(self.spool_directory / directory)
+        self._make_store()
+        self.start()

@@ -1,0 +1,222 @@
+"""Other mail servers as peers of lmtpd in a benchmark of delivery. Each is private: its own configuration, sockets and processes.
+
+PEERS has the classes by name. bench/lib/cyrus.py has Cyrus IMAP.
+"""
+import os, pathlib, shutil
+
+import dovecot_conf, filters, mail
+import twinloft as tl
+from process_group import ProcessGroup
+
+DOMAIN = "example.org"
+
+
+class Peer:
+    """A mail server that accepts mail for user%u@example.org, from 4 KiB to 2 MiB.
+
+    stage: its processes end with it. spool_directory: on a block device of its own; all that the server keeps of a message is
+    there. clients: so many connections at once.
+
+    address, tcp_address: where it listens, for mailbench; tcp_address is always HOST:PORT. protocol: of both, "lmtp" or "smtp".
+    spool: the directory for `mailbench verify`. maildir_format: as for `mailbench verify`. None: the store has another format,
+    and all mailboxes are read over `imap`, an Imap.
+    configuration: the texts of its configuration, by file name. version: in words.
+    """
+    protocol, maildir_format, imap = "lmtp", "%d/%n/Maildir", None
+    title, needs = "", ()
+
+    def __init__(self, stage, name, spool_directory, clients):
+        self.stage, self.name, self.clients = stage, name, clients
+        self.spool_directory, self.dir = pathlib.Path(spool_directory), stage.dir / name
+        self.spool = self.spool_directory / "mail"
+        stage.dir.chmod(0o755)
+        self.group = ProcessGroup(stage, name)
+        self.process = None
+
+    def start(self):
+        raise NotImplementedError
+
+    def stop(self):
+        self.process.stop()
+        self.group.kill_rest()
+
+    def users(self, count, first=1):
+        """Mail for the users `first` and so on is accepted from now on. Call it after start()."""
+
+    def queue_directories(self):
+        """They hold no file once everything is delivered."""
+        return []
+
+    def is_idle(self):
+        return not any(files for directory in self.queue_directories() for _, _, files in os.walk(directory))
+
+    def empty(self):
+        """Removes all mail, also its users' mailboxes. Call users() again."""
+        for domain in self.spool.iterdir():
+            shutil.rmtree(domain)
+
+    def cpu_seconds(self):
+        """User and system time of all its processes, also of those that have ended."""
+        return self.group.cpu_seconds()
+
+    def pids(self):
+        return self.group.pids()
+
+    def make_spool(self):
+        self.spool.mkdir()
+        os.chown(self.spool, *tl.uid_of("vmail"))
+
+    def wait_listening(self, *more):
+        for address in (self.address, self.tcp_address, *more):
+            tl.wait_for(lambda: tl.accepts(address) or self.process.check_alive(), f"{self.name} to listen on {address}")
+
+
+class Imap:
+    """All mailboxes over IMAP: address is HOST:PORT, user a format as mailbench's --user-format. The connection is in clear text."""
+
+    def __init__(self, address, user, password):
+        self.address, self.user, self.password = address, user, password
+
+
+class Lmtpd(Peer):
+    """lmtpd with its built-in agent as shipped, to compare with."""
+    title, needs = "lmtpd", ("setpriv",)
+
+    def __init__(self, stage, name, spool_directory, clients):
+        super().__init__(stage, name, spool_directory, clients)
+        self.make_spool()
+        self.tcp_address = f"127.0.0.1:{tl.free_port()}"
+        self.config, self.address = mail.write_config(stage, None, self.spool, name, log_level="info")
+        with open(self.config, "a") as file:
+            file.write(f'[[listen]]\naddress = "{self.tcp_address}"\n')
+        self.configuration = {self.config.name: self.config.read_text()}
+        self.version = f"lmtpd {tl.run(tl.BIN / 'lmtpd', '--version').stdout.split()[-1]}"
+
+    def start(self):
+        self.process = self.group.start(self.name, [tl.BIN / "lmtpd", "serve", "--config", self.config])
+        self.wait_listening()
+
+
+class Dovecot(Peer):
+    """Dovecot's LMTP: a process for each client waits, and mail_fsync = always."""
+    title, needs = "Dovecot LMTP", ("dovecot",)
+
+    def __init__(self, stage, name, spool_directory, clients):
+        super().__init__(stage, name, spool_directory, clients)
+        self.make_spool()
+        port = tl.free_port()
+        self.tcp_address = f"127.0.0.1:{port}"
+        tcp = f"service lmtp {{\n  inet_listener lmtp {{\n{dovecot_conf.listener('127.0.0.1', port)}  }}\n}}\n"
+        self._dovecot = filters.Dovecot(stage, name, self.spool, lmtp=clients, more=tcp, starts=False)
+        self.address = self._dovecot.lmtp
+        self.configuration = {"dovecot.conf": self._dovecot.config.read_text()}
+        self.version = f"Dovecot {tl.run('dovecot', '--version').stdout.split()[0]}"
+
+    def start(self):
+        self._dovecot.start(self.group.start)
+        self.process = self._dovecot.process
+        self.wait_listening()
+
+
+# In order: what makes it private, what it accepts, and what makes it fast.
+POSTFIX_MAIN = """compatibility_level = 3.6
+queue_directory = {queue}
+data_directory = {dir}/data
+maillog_file = {dir}/log
+maillog_file_prefixes = {dir}
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+myhostname = mx.example.net
+mydestination =
+alias_maps =
+smtp_dns_support_level = disabled
+smtpd_peername_lookup = no
+
+virtual_mailbox_domains = example.org
+virtual_mailbox_maps = texthash:{dir}/etc/mailboxes
+virtual_mailbox_base = {spool}
+virtual_uid_maps = static:{uid}
+virtual_gid_maps = static:{gid}
+virtual_mailbox_limit = 0
+message_size_limit = 10485760
+smtpd_relay_restrictions = reject_unauth_destination
+smtpd_recipient_restrictions =
+local_header_rewrite_clients =
+notify_classes =
+
+default_process_limit = {processes}
+max_use = 1000000
+max_idle = 1h
+in_flow_delay = 0
+smtpd_client_connection_count_limit = 0
+smtpd_client_connection_rate_limit = 0
+smtpd_client_message_rate_limit = 0
+smtpd_client_recipient_rate_limit = 0
+smtpd_error_sleep_time = 0
+virtual_destination_concurrency_limit = {deliveries}
+virtual_initial_destination_concurrency = {deliveries}
+smtputf8_enable = no
+"""
+POSTFIX_MASTER = """127.0.0.1:{port} inet n - n - - smtpd
+pickup    unix n - n 60 1 pickup
+cleanup   unix n - n - 0 cleanup
+qmgr      unix n - n 300 1 qmgr
+rewrite   unix - - n - - trivial-rewrite
+bounce    unix - - n - 0 bounce
+defer     unix - - n - 0 bounce
+trace     unix - - n - 0 bounce
+proxymap  unix - - n - - proxymap
+showq     unix n - n - - showq
+error     unix - - n - - error
+retry     unix - - n - - error
+virtual   unix - n n - - virtual
+anvil     unix - - n - 1 anvil
+postlog   unix-dgram n - n - 1 postlogd
+"""
+
+
+class Postfix(Peer):
+    """Postfix: mail comes by SMTP, and virtual(8) writes Maildirs.
+
+    Its 250 is for the synced file in the queue; delivery comes later. So the queue is on the spool's device.
+    """
+    title, needs, protocol = "Postfix virtual(8)", ("postfix",), "smtp"
+
+    def __init__(self, stage, name, spool_directory, clients):
+        super().__init__(stage, name, spool_directory, clients)
+        self.make_spool()
+        self.queue, self.etc = self.spool_directory / "queue", self.dir / "etc"
+        for directory in (self.queue, self.etc, self.dir / "data"):
+            directory.mkdir(parents=True)
+        self.dir.chmod(0o755)
+        shutil.chown(self.dir / "data", "postfix")
+        port, (uid, gid) = tl.free_port(), tl.uid_of("vmail")
+        self.address = self.tcp_address = f"127.0.0.1:{port}"
+        main = POSTFIX_MAIN.format(queue=self.queue, dir=self.dir, spool=self.spool, uid=uid, gid=gid, processes=4 * clients + 100,
+                                   deliveries=max(20, 2 * clients))
+        self.configuration = {"main.cf": main, "master.cf": POSTFIX_MASTER.format(port=port)}
+        for file, text in self.configuration.items():
+            (self.etc / file).write_text(text)
+        (self.etc / "mailboxes").touch()
+        tl.run("postfix", "-c", self.etc, "check")  # makes the directories of the queue
+        stage.tell(self.dir / "log")
+        self.version = f"Postfix {tl.run('postconf', '-d', '-h', 'mail_version').stdout.strip()}"
+
+    def start(self):
+        master = pathlib.Path(tl.run("postconf", "-c", self.etc, "-h", "daemon_directory").stdout.strip()) / "master"
+        self.process = self.group.start(self.name, [master, "-c", self.etc, "-s"])
+        self.wait_listening()
+
+    def users(self, count, first=1):
+        names = (f"user{number}" for number in range(first, first + count))
+        (self.etc / "mailboxes").write_text("".join(f"{n}@{DOMAIN} {DOMAIN}/{n}/Maildir/\n" for n in names))
+        tl.run("postfix", "-c", self.etc, "reload")
+
+    def queue_directories(self):
+        return [self.queue / name for name in ("maildrop", "incoming", "active", "deferred")]
+
+
+def classes():
+    """The peers by name."""
+    import cyrus  # it is made of this module's parts
+    return {"lmtpd": Lmtpd, "dovecot": Dovecot, "postfix": Postfix, "cyrus": cyrus.Cyrus}
