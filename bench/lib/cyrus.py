@@ -25,8 +25,9 @@ sasl_pwcheck_method: alwaystrue
 sasl_mech_list: PLAIN
 virtdomains: userid
 defaultdomain: example.org
-autocreate_quota: 0
-autocreate_post: yes
+altnamespace: no
+unixhierarchysep: no
+unix_group_enable: no
 duplicatesuppression: no
 hashimapspool: true
 umask: 077
@@ -81,18 +82,20 @@ class Cyrus(Peer):
         self.wait_listening(self.imap.address)
 
     def login(self, number):
-        """A connection to the mailboxes of a user."""
+        """A connection to the mailboxes of a user. None: of the administrator."""
         host, port = self.imap.address.rsplit(":", 1)
         client = imaplib.IMAP4(host, int(port), timeout=60)
-        client.login(self.imap.user.replace("%u", str(number)), self.imap.password)
+        client.login(self.imap.user.replace("%u", str(number)) if number else USER, self.imap.password)
         return client
 
     def users(self, count, first=1):
-        """The first login makes the INBOX."""
+        """The administrator makes each INBOX. One that Cyrus makes itself (autocreate_quota) has a quota, even if it is without a
+        limit, and each delivery would write and sync its file."""
+        client = self.login(None)
         for number in range(first, first + count):
-            client = self.login(number)
-            tl.expect(client.select("INBOX", readonly=True)[0] == "OK", f"Cyrus IMAP has made no INBOX for user{number}")
-            client.logout()
+            said = client.create(f"user.user{number}")
+            tl.expect(said[0] == "OK", f"Cyrus IMAP makes no INBOX for user{number}: {said}")
+        client.logout()
 
     def messages(self, count, first=1):
         """The number of messages of these users."""

@@ -16,11 +16,11 @@ if header :contains "X-Spam" "yes" { fileinto "Junk"; }
 class Dovecot:
     """Dovecot over the homes SPOOL/DOMAIN/USER, without any protocol for clients. quota: it counts, with a limit of 1 GB for
     each user, and answers at `quota_status`. sieve: scripts run in its LMTP at `lmtp`, and in dovecot-lda. lmtp: its LMTP at
-    `lmtp` without scripts, with so many processes that wait for clients. more: further lines of the configuration. starts: at
+    `lmtp` without scripts, with so many processes that wait for clients; fsync: its mail_fsync. more: further lines of the configuration. starts: at
     once; else by start().
     """
 
-    def __init__(self, stage, name, spool, quota=False, sieve=False, lmtp=0, more="", starts=True):
+    def __init__(self, stage, name, spool, quota=False, sieve=False, lmtp=0, fsync="always", more="", starts=True):
         self.name, self.dir = name, stage.dir / name
         self.dir.mkdir()
         self.dir.chmod(0o755)
@@ -40,7 +40,7 @@ ssl = no
     mode = 0666
   }}
 }}
-{self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}{self.with_lmtp(lmtp) if lmtp else ""}{more}""")
+{self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}{self.with_lmtp(lmtp, fsync) if lmtp else ""}{more}""")
         stage.tell(self.dir / "log")
         self._sockets = [path for path, on in ((self.quota_status, quota), (self.lmtp, sieve or lmtp > 0)) if on]
         if starts:
@@ -63,9 +63,9 @@ ssl = no
 """
 
     @staticmethod
-    def with_lmtp(processes):
-        """Processes that stay and wait, a sync of each message, and no look at a directory for changes of others."""
-        return f"""mail_fsync = always
+    def with_lmtp(processes, fsync):
+        """Processes that stay and wait, syncs of each message, and no look at a directory for changes of others."""
+        return f"""mail_fsync = {fsync}
 maildir_very_dirty_syncs = yes
 service lmtp {{
   process_min_avail = {processes}

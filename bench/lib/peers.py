@@ -98,8 +98,8 @@ class Lmtpd(Peer):
 
 
 class Dovecot(Peer):
-    """Dovecot's LMTP: a process for each client waits, and mail_fsync = always."""
-    title, needs = "Dovecot LMTP", ("dovecot",)
+    """Dovecot's LMTP: a process for each client waits. mail_fsync = always also syncs the indexes."""
+    title, needs, fsync = "Dovecot LMTP, `mail_fsync = always`", ("dovecot",), "always"
 
     def __init__(self, stage, name, spool_directory, clients):
         super().__init__(stage, name, spool_directory, clients)
@@ -107,7 +107,7 @@ class Dovecot(Peer):
         port = tl.free_port()
         self.tcp_address = f"127.0.0.1:{port}"
         tcp = f"service lmtp {{\n  inet_listener lmtp {{\n{dovecot_conf.listener('127.0.0.1', port)}  }}\n}}\n"
-        self._dovecot = filters.Dovecot(stage, name, self.spool, lmtp=clients, more=tcp, starts=False)
+        self._dovecot = filters.Dovecot(stage, name, self.spool, lmtp=clients, fsync=self.fsync, more=tcp, starts=False)
         self.address = self._dovecot.lmtp
         self.configuration = {"dovecot.conf": self._dovecot.config.read_text()}
         self.version = f"Dovecot {tl.run('dovecot', '--version').stdout.split()[0]}"
@@ -116,6 +116,11 @@ class Dovecot(Peer):
         self._dovecot.start(self.group.start)
         self.process = self._dovecot.process
         self.wait_listening()
+
+
+class DovecotOptimized(Dovecot):
+    """Dovecot's default: the message and its directory entry are synced, and indexes where they cannot be rebuilt."""
+    title, fsync = "Dovecot LMTP, `mail_fsync = optimized`", "optimized"
 
 
 # In order: what makes it private, what it accepts, and what makes it fast.
@@ -219,4 +224,4 @@ class Postfix(Peer):
 def classes():
     """The peers by name."""
     import cyrus  # it is made of this module's parts
-    return {"lmtpd": Lmtpd, "dovecot": Dovecot, "postfix": Postfix, "cyrus": cyrus.Cyrus}
+    return {"lmtpd": Lmtpd, "dovecot": Dovecot, "dovecot-optimized": DovecotOptimized, "postfix": Postfix, "cyrus": cyrus.Cyrus}
