@@ -98,7 +98,6 @@ class Cyrus(Peer):
         client.logout()
 
     def messages(self, count, first=1):
-        """The number of messages of these users."""
         total = 0
         for number in range(first, first + count):
             client = self.login(number)

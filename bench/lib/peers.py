@@ -47,6 +47,11 @@ class Peer:
         """They hold no file once everything is delivered."""
         return []
 
+    def messages(self, count, first=1):
+        """The number of messages of these users."""
+        mailboxes = (self.spool / DOMAIN / f"user{n}/Maildir" for n in range(first, first + count))
+        return sum(len(os.listdir(box / part)) for box in mailboxes for part in ("new", "cur") if (box / part).exists())
+
     def is_idle(self):
         return not any(files for directory in self.queue_directories() for _, _, files in os.walk(directory))
 
@@ -214,8 +219,11 @@ class Postfix(Peer):
 
     def users(self, count, first=1):
         names = (f"user{number}" for number in range(first, first + count))
-        (self.etc / "mailboxes").write_text("".join(f"{n}@{DOMAIN} {DOMAIN}/{n}/Maildir/\n" for n in names))
-        tl.run("postfix", "-c", self.etc, "reload")
+        with open(self.etc / "mailboxes", "a") as file:
+            file.writelines(f"{n}@{DOMAIN} {DOMAIN}/{n}/Maildir/\n" for n in names)
+        # Each process reads the file at its start. After a reload, older processes would still refuse these users for a moment.
+        self.stop()
+        self.start()
 
     def queue_directories(self):
         return [self.queue / name for name in ("maildrop", "incoming", "active", "deferred")]
