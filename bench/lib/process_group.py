@@ -6,11 +6,12 @@ needs no controller for that; cgroup v1 needs cpuacct. Without either, they are 
 
     process_group.py FILE COMMAND ...    writes its PID to the file, if it is not "-", and becomes the command
 """
-import contextlib, os, pathlib, signal, sys, time
+import contextlib, itertools, os, pathlib, signal, sys, time
 
 V2 = (pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/unified"))
 CPUACCT = pathlib.Path("/sys/fs/cgroup/cpuacct")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_numbers = itertools.count(1)
 
 
 def _root():
@@ -28,7 +29,7 @@ class ProcessGroup:
 
     def __init__(self, stage, name):
         self.stage, self.first, root = stage, None, _root()
-        self.directory = root / f"tlbench-{os.getpid()}-{name}" if root else None
+        self.directory = root / f"tlbench-{os.getpid()}-{next(_numbers)}-{name}" if root else None
         if self.directory:
             self.directory.mkdir()
             stage.on_close(self._remove)
