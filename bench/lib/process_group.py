@@ -18,6 +18,14 @@ def _root():
     return next((r for r in V2 if (r / "cgroup.controllers").exists()), CPUACCT if (CPUACCT / "cpuacct.usage").exists() else None)
 
 
+def _sweep(root):
+    """Removes what killed runs have left. A group that still has processes stays."""
+    for left in root.glob("tlbench-*"):
+        if not pathlib.Path("/proc", left.name.split("-")[1]).exists():
+            with contextlib.suppress(OSError):
+                left.rmdir()
+
+
 def _stat(pid):
     """The fields of /proc/PID/stat from `state` on. None: the process has ended."""
     with contextlib.suppress(OSError):
@@ -31,6 +39,7 @@ class ProcessGroup:
         self.stage, self.first, root = stage, None, _root()
         self.directory = root / f"tlbench-{os.getpid()}-{next(_numbers)}-{name}" if root else None
         if self.directory:
+            _sweep(root)
             self.directory.mkdir()
             stage.on_close(self._remove)
 
