@@ -149,6 +149,12 @@ class Trace:
     def all_before(self):
         return not any(m.after for m in self.messages)
 
+    def summary(self):
+        """All figures as JSON has them."""
+        means = {f"{kind}_syncs_{when}": self.mean(kind, when) for kind in ("file", "directory", "file system") for when in ("before", "after")}
+        return {"messages": len(self.messages), "flushes": self.flushes, **means, "calls": self.calls,
+                "unsynced": self.texts(), "never_synced": self.texts("never_synced")}
+
     def texts(self, which="unsynced"):
         """The texts of the messages, with the share of the messages that have each."""
         count = collections.Counter(text for m in self.messages for text in getattr(m, which))
