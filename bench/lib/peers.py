@@ -210,6 +210,7 @@ class Postfix(Peer):
         for file, text in self.configuration.items():
             (self.etc / file).write_text(text)
         (self.etc / "mailboxes").touch()
+        self.numbers = set()  # of the users
         tl.run("postfix", "-c", self.etc, "check")  # makes the directories of the queue
         stage.tell(self.dir / "log")
         self.version = f"Postfix {tl.run('postconf', '-d', '-h', 'mail_version').stdout.strip()}"
@@ -220,9 +221,8 @@ class Postfix(Peer):
         self.wait_listening()
 
     def users(self, count, first=1):
-        names = (f"user{number}" for number in range(first, first + count))
-        with open(self.etc / "mailboxes", "a") as file:
-            file.writelines(f"{n}@{DOMAIN} {DOMAIN}/{n}/Maildir/\n" for n in names)
+        self.numbers |= set(range(first, first + count))
+        (self.etc / "mailboxes").write_text("".join(f"user{n}@{DOMAIN} {DOMAIN}/user{n}/Maildir/\n" for n in sorted(self.numbers)))
         # Each process reads the file at its start. After a reload, older processes would still refuse these users for a moment.
         self.stop()
         self.start()
