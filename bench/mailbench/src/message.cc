@@ -184,6 +184,7 @@ MessageFactory::MessageFactory(Settings settings, const Users& users, const Text
       users_(users),
       block_(block),
       popularity_(users.size(), settings_.zipf),
+      from_("<" + settings_.from + ">"),
       date_(format_date(settings_.date)) {
   TL_CHECK(settings_.recipients_per_message >= 1 && settings_.recipients_per_message <= users.size());
 }
@@ -201,12 +202,11 @@ void MessageFactory::make(std::uint64_t number, Message& out) {
 
 void MessageFactory::make_own(SeededRandom& random, Message& out) {
   std::uint64_t wanted = settings_.size.draw(random);
-  write_header(out, Hash128{});
-  std::uint64_t header_size = header_.size();
-  write_body(random, wanted > header_size ? wanted - header_size : 0, out);
-  out.size += header_size;
-  write_header(out, out.digest);
-  TL_CHECK(header_.size() == header_size);
+  write_header(out);
+  write_body(random, wanted > header_.size() ? wanted - header_.size() : 0, out);
+  out.size += header_.size();
+  std::string digest = out.digest.hex();
+  header_.replace(digest_at_, digest.size(), digest);
   out.head.assign(header_).append(first_line_).append("\r\n");
 }
 
@@ -246,21 +246,31 @@ void MessageFactory::make_from_corpus(SeededRandom& random, Message& out) {
 }
 
 // The To: field is folded with a recipient on each line, so that no line is too long.
-void MessageFactory::write_header(Message& out, const Hash128& digest) {
-  std::string to = fmt::format("<{}>", fmt::join(out.recipients, ">,\n <"));
-  std::string values[] = {fmt::format("<{}>", settings_.from), std::move(to), date_,
-                          fmt::format("<{}@mailbench.invalid>", out.id), fmt::format("mailbench {}", out.id)};
+// The body's digest is not known yet: its place is in digest_at_.
+void MessageFactory::write_header(const Message& out) {
+  to_.clear();
+  for (const std::string& recipient : out.recipients)
+    to_.append(to_.empty() ? "<" : ">,\n <").append(recipient);
+  to_ += '>';
+  message_id_.assign("<").append(out.id).append("@mailbench.invalid>");
+  subject_.assign("mailbench ").append(out.id);
+  const std::string_view values[] = {from_, to_, date_, message_id_, subject_};
   HeadDigest head(hasher_);
   header_.clear();
   for (std::size_t i = 0; i < std::size(kHeadFields); ++i) {
     head.add(kHeadFields[i], values[i]);
     header_.append(kHeadFields[i]).append(": ");
-    for (char c : values[i]) header_ += c == '\n' ? "\r\n" : std::string(1, c);
-    header_ += "\r\n";
+    for (std::string_view rest = values[i];;) {
+      std::size_t lf = rest.find('\n');
+      header_.append(rest.substr(0, lf)).append("\r\n");
+      if (lf == rest.npos) break;
+      rest.remove_prefix(lf + 1);
+    }
   }
-  fmt::format_to(std::back_inserter(header_),
-                 "X-Mailbench-Id: {}\r\nX-Mailbench-Digest: {}\r\nX-Mailbench-Head: {}\r\n\r\n", out.id,
-                 digest.hex(), head.digest().hex());
+  header_.append("X-Mailbench-Id: ").append(out.id).append("\r\nX-Mailbench-Digest: ");
+  digest_at_ = header_.size();
+  header_.append(2 * sizeof(Hash128::bytes), '0');
+  header_.append("\r\nX-Mailbench-Head: ").append(head.digest().hex()).append("\r\n\r\n");
 }
 
 // Exactly body_size bytes with CRLF, but at least the first line, which is unique, so that all bodies differ.

@@ -40,7 +40,8 @@ TlsClient::TlsClient(const TlsContext& context)
   ::SSL_set_bio(ssl_.get(), received_, sent_);
   ::SSL_set_connect_state(ssl_.get());
   const char* name = context.name_.c_str();
-  if (context.name_.empty() || ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl_.get()), name) == 1) return;
+  if (context.name_.empty() || ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl_.get()), name) == 1)
+    return;
   ::ERR_clear_error();  // the name is no IP address
   TL_CHECK(::SSL_set1_host(ssl_.get(), name) == 1);
   SSL_set_tlsext_host_name(ssl_.get(), name);

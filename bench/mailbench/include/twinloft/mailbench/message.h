@@ -109,17 +109,18 @@ class MessageFactory {
   void draw_recipients(SeededRandom& random, Message& out);
   void make_own(SeededRandom& random, Message& out);
   void make_from_corpus(SeededRandom& random, Message& out);
-  void write_header(Message& out, const Hash128& digest);
+  void write_header(const Message& out);
   void write_body(SeededRandom& random, std::uint64_t body_size, Message& out);
-  std::uint64_t header_size(const Message& message);
 
   Settings settings_;
   const Users& users_;
   const TextBlock& block_;
   Popularity popularity_;
   Hasher128 hasher_;
-  std::string date_;
-  std::string header_, first_line_;
+  const std::string from_, date_;
+  // Buffers of a message.
+  std::string to_, message_id_, subject_, header_, first_line_;
+  std::size_t digest_at_ = 0;
   std::vector<std::uint64_t> chosen_;
 };
 

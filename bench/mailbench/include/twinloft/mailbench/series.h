@@ -49,7 +49,7 @@ class SeriesFeed {
   void count(Instant now, bool acknowledged);  // an attempt for a recipient
   void record(Duration latency) {
     part_.latency_ns.record(static_cast<std::uint64_t>(latency.count()));
-  }              // after count()
+  }  // after count()
   void flush();  // the last second
 
  private:
