@@ -12,6 +12,9 @@ boost_version() {
 packages_build="build-essential ca-certificates ccache cmake ninja-build pkg-config
   libboost$(boost_version)-dev libboost-program-options$(boost_version)-dev liburing-dev libfuse3-dev libidn2-dev libssl-dev libmariadb-dev libsqlite3-dev libisal-dev
   libxxhash-dev liblz4-dev liblzma-dev libzstd-dev zlib1g-dev libseccomp-dev libmilter-dev libtomlplusplus-dev libfmt-dev libgtest-dev libblkid-dev"
+# Of mailbench alone (cmake --preset mailbench).
+packages_mailbench="build-essential cmake ninja-build pkg-config python3
+  libboost$(boost_version)-dev libboost-program-options$(boost_version)-dev libfmt-dev libisal-dev libssl-dev libxxhash-dev"
 packages_demo="dovecot-core dovecot-imapd dovecot-lmtpd e2fsprogs fuse3 iproute2 python3 sqlite3 util-linux"
 packages_test="$packages_demo clang-format-19 corosync dovecot-mysql dovecot-pop3d dovecot-managesieved dovecot-sieve dovecot-sqlite etcd-client etcd-server fio git jq libnbd-bin maildrop mariadb-server miltertest nbd-client openssl pacemaker pacemaker-cli-utils postfix postal procmail qemu-utils
   python3-libnbd strace systemd xfsprogs
