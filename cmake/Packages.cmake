@@ -9,7 +9,7 @@ if(Python3_FOUND)
     COMMAND ${Python3_EXECUTABLE} ${conform}/pack --output ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/lmtp-conform
     DEPENDS ${sources} COMMENT "Packing lmtp-conform" VERBATIM)
   add_custom_target(lmtp-conform ALL DEPENDS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/lmtp-conform)
-  install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/lmtp-conform TYPE BIN COMPONENT lmtp-conform)
+  install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/lmtp-conform TYPE BIN COMPONENT lmtp-conform OPTIONAL)  # a build of some targets has none
   install(FILES docs/lmtp-conform.md DESTINATION share/doc/lmtp-conform COMPONENT lmtp-conform)
 endif()
 install(FILES docs/mailbench.md docs/formats/mailbench-account.md DESTINATION share/doc/mailbench COMPONENT mailbench)
