@@ -16,14 +16,6 @@ namespace {
 constexpr std::size_t kLineMax = 998;  // without CRLF, RFC 5322 section 2.1.1
 constexpr std::uint64_t kFileMax = 1u << 30;
 
-std::string_view take_line(std::string_view& rest) {
-  std::size_t lf = rest.find('\n');
-  std::string_view line = rest.substr(0, lf);
-  rest.remove_prefix(lf == rest.npos ? rest.size() : lf + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
 // RFC 5322 section 2.2: printable characters except the colon, and a colon.
 bool is_field(std::string_view line) {
   std::size_t colon = line.find(':');
@@ -100,12 +92,12 @@ void Corpus::take_file(std::string_view text) {
 
 // A line "From " after an empty line begins a message (RFC 4155, appendix A). Quoted lines stay as they are.
 void Corpus::take_mbox(std::string_view text) {
-  take_line(text);
+  next_line(text);
   std::string_view rest = text;
   bool after_empty = false;
   while (!rest.empty()) {
     const char* line_start = rest.data();
-    std::string_view line = take_line(rest);
+    std::string_view line = next_line(rest);
     if (after_empty && line.starts_with("From ")) {
       take(text.substr(0, static_cast<std::size_t>(line_start - text.data())));
       text = rest;
@@ -117,7 +109,7 @@ void Corpus::take_mbox(std::string_view text) {
 
 void Corpus::take(std::string_view text) {
   std::string_view first = text;
-  if (!is_field(take_line(first))) return void(++without_header_);
+  if (!is_field(next_line(first))) return void(++without_header_);
   if (has_bad_bytes(text)) return void(++with_bad_bytes_);
   if (bytes_ + text.size() > kBytesMax) return void(++beyond_limit_);
   bytes_ += text.size();
@@ -130,7 +122,7 @@ void Corpus::take(std::string_view text) {
   bool long_lines = false, left_out = false;
   std::string_view rest = text;
   while (!rest.empty()) {
-    std::string_view line = take_line(rest);
+    std::string_view line = next_line(rest);
     long_lines = long_lines || line.size() > kLineMax;
     if (line.empty()) break;
     bool folded = line.front() == ' ' || line.front() == '\t';
@@ -140,7 +132,7 @@ void Corpus::take(std::string_view text) {
   Hasher128 hasher;
   hasher.reset();
   while (!rest.empty()) {
-    std::string_view line = take_line(rest);
+    std::string_view line = next_line(rest);
     long_lines = long_lines || line.size() > kLineMax;
     append_line(line, dot_stuffed_, out.body, out.body_size);
     hasher.update(as_bytes(line));

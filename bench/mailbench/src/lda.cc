@@ -1,6 +1,5 @@
 #include "twinloft/mailbench/lda.h"
 
-#include <sys/resource.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cpu_time.h"
 #include "run_parts.h"
 #include "twinloft/base/program.h"
 #include "twinloft/mailbench/account.h"
@@ -19,17 +19,6 @@ namespace {
 
 constexpr int kNoExitCode = 256;
 constexpr std::size_t kComplaintsMax = 64;
-
-// Of the ended children of this process.
-std::uint64_t children_cpu_ns() {
-  rusage usage{};
-  ::getrusage(RUSAGE_CHILDREN, &usage);
-  auto ns = [](const timeval& t) {
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
-           static_cast<std::uint64_t>(t.tv_usec) * 1000;
-  };
-  return ns(usage.ru_utime) + ns(usage.ru_stime);
-}
 
 // What a mail server makes of an agent's exit code (sysexits.h).
 Outcome outcome_of(int exit_code) {
@@ -96,11 +85,11 @@ class LdaRun {
   void watch_window(const std::stop_token& stop) {
     std::optional<std::uint64_t> begin;
     while (!stop.stop_requested() && clock_.now() < schedule_.window_end()) {
-      if (!begin && clock_.now() >= schedule_.window_start()) begin = children_cpu_ns();
+      if (!begin && clock_.now() >= schedule_.window_start()) begin = cpu_ns(RUSAGE_CHILDREN);
       if (load_.progress) live_.show(clock_.now());
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    agent_cpu_ns_ = children_cpu_ns() - begin.value_or(0);
+    agent_cpu_ns_ = cpu_ns(RUSAGE_CHILDREN) - begin.value_or(0);
   }
 
   void work(std::size_t job) {

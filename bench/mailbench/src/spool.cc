@@ -14,6 +14,14 @@
 
 namespace twinloft::mailbench {
 
+std::string_view next_line(std::string_view& rest) {
+  std::size_t lf = rest.find('\n');
+  std::string_view line = rest.substr(0, lf);
+  rest.remove_prefix(lf == rest.npos ? rest.size() : lf + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 namespace {
 
 enum class Role { plain, messages, temporary };
@@ -54,14 +62,6 @@ Role role_of(const std::string& name, const std::vector<std::string>& siblings) 
   if (!has("tmp") || !(has("new") || has("cur"))) return Role::plain;
   if (name == "new" || name == "cur") return Role::messages;
   return name == "tmp" ? Role::temporary : Role::plain;
-}
-
-std::string_view next_line(std::string_view& rest) {
-  std::size_t lf = rest.find('\n');
-  std::string_view line = rest.substr(0, lf);
-  rest.remove_prefix(lf == rest.npos ? rest.size() : lf + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
 }
 
 bool same_name(std::string_view a, std::string_view b) {

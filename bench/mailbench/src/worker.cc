@@ -3,7 +3,6 @@
 
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "client.h"
+#include "cpu_time.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::mailbench {
@@ -21,16 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 constexpr Duration kBackoffMin = 10ms, kBackoffMax = 1s;
 constexpr std::size_t kErrorKindsMax = 64;
-
-std::uint64_t thread_cpu_ns() {
-  rusage usage{};
-  ::getrusage(RUSAGE_THREAD, &usage);
-  auto ns = [](const timeval& t) {
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
-           static_cast<std::uint64_t>(t.tv_usec) * 1000;
-  };
-  return ns(usage.ru_utime) + ns(usage.ru_stime);
-}
 
 // How long this thread was runnable and had no processor (Documentation/scheduler/sched-stats.rst). 0:
 // unknown.
@@ -312,7 +302,7 @@ Status Worker::flush_account() {
 }
 
 Worker::Sample Worker::sample_thread(Instant now) {
-  return {now, thread_cpu_ns(), thread_waited_ns()};
+  return {now, cpu_ns(RUSAGE_THREAD), thread_waited_ns()};
 }
 
 // First call: the window begins. Second: it ends. Attempts are counted between the same two points.

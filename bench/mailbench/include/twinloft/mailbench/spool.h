@@ -35,6 +35,9 @@ struct StoredMessage {
   std::string_view body;
 };
 
+// Takes the first line from `rest`, without its LF or CRLF.
+std::string_view next_line(std::string_view& rest);
+
 // Parses a message with LF or CRLF. The views point into `text`.
 StoredMessage parse_stored(std::string_view text);
 
