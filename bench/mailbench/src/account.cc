@@ -100,9 +100,13 @@ Result<AccountWriter> AccountWriter::create(const std::string& path, std::string
 Status AccountWriter::append(std::string_view lines) {
   if (lines.empty()) return {};
   std::scoped_lock lock(mutex_);
-  line_count_ += static_cast<std::uint64_t>(std::ranges::count(lines, '\n'));
-  if (auto written = write_all(fd_.get(), as_bytes(lines)); !written)
+  if (failed_) return fail(Errc::unavailable, "account {}: an earlier line could not be written", path_);
+  if (auto written = write_all(fd_.get(), as_bytes(lines)); !written) {
+    // A part of a line may be there. Lines behind it would make the whole account unreadable.
+    failed_ = true;
     return fail(written.error().code, "account {}: {}", path_, written.error().message);
+  }
+  line_count_ += static_cast<std::uint64_t>(std::ranges::count(lines, '\n'));
   return {};
 }
 

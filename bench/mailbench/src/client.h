@@ -35,7 +35,8 @@ struct Worker::Client {
   std::optional<Session> session;
   std::optional<TlsClient> tls;  // after STARTTLS
   bool output_armed = false;
-  bool idle = false;  // in the worker's queue of idle clients
+  bool idle = false;           // in the worker's queue of idle clients
+  bool has_connected = false;  // once
 
   Instant deadline;                     // the meaning depends on the phase; otherwise the time limit
   std::optional<Instant> timer_queued;  // the earliest entry of the worker's timer queue for this client
@@ -49,7 +50,7 @@ struct Worker::Client {
   std::vector<std::size_t> pending;       // the recipients of this attempt
   std::vector<Outcome> pending_outcomes;  // their outcomes in the previous attempt
   unsigned attempt = 0;
-  bool all_replied = true, all_acknowledged = true;
+  bool all_acknowledged = true;
   Instant due;       // open loop: when it was due; closed loop: `began`
   Instant began;     // of the first attempt: the first byte
   Instant retry_at;  // the earliest time of the next attempt
@@ -59,6 +60,7 @@ struct Worker::Client {
   std::deque<std::string> commands;  // BDAT
   std::size_t piece = 0;             // of `content`: the first that is not sent
   std::size_t piece_at = 0;          // bytes of it that are sent
+  Instant last_sent;                 // the call that took the last bytes of it began then
   bool whole_content_sent() const { return piece == content.size(); }
 };
 

@@ -42,7 +42,9 @@ Status Expectations::add(std::uint32_t run, const AccountLine& line) {
   auto [message, is_new] = messages.emplace(*key, line.digest);
   if (!is_new && message->second != line.digest)
     return fail(Errc::corrupt, "message {} has two digests", line.id);
-  Pair& pair = pairs[{*key, intern(line.recipient)}];
+  std::uint32_t recipient = intern(line.recipient);
+  Pair& pair = pairs[{*key, recipient}];
+  if (line.outcome != Outcome::refused && line.outcome != Outcome::unsent) may_have_mail[recipient] = true;
   switch (line.outcome) {
     case Outcome::acknowledged:
       ++pair.acknowledged;
@@ -68,6 +70,7 @@ std::uint32_t Expectations::intern(std::string_view recipient) {
   auto [it, is_new] = recipient_index.emplace(recipient, static_cast<std::uint32_t>(recipients.size()));
   if (is_new) {
     recipients.emplace_back(recipient);
+    may_have_mail.push_back(false);
     lower_case_index.emplace(lower_case(recipient), it->second);
   }
   return it->second;

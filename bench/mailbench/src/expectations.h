@@ -51,6 +51,9 @@ struct Expectations {
   std::unordered_map<MessageKey, Hash128, KeyHash> messages;
   std::unordered_map<PairKey, Pair, KeyHash> pairs;
 
+  // By recipient: an attempt for it may have stored something.
+  std::vector<bool> may_have_mail;
+
   Status read(const std::string& account_path);
   // Nothing: not an id of these runs.
   std::optional<MessageKey> parse_id(std::string_view id) const;

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "twinloft/base/clock.h"
+
 namespace twinloft::mailbench {
 
 namespace {
@@ -73,6 +75,7 @@ Result<std::vector<std::string>> ImapClient::mailboxes() {
   std::vector<std::string> out;
   TL_TRY(run("LIST \"\" \"*\"", [&](ImapResponse&& response) -> Status {
     TL_TRY_ASSIGN(std::optional<std::string> name, imap_listed(std::move(response)));
+    if (out.size() == kMailboxesMax) return fail(Errc::exhausted, "more than {} mailboxes", kMailboxesMax);
     if (name) out.push_back(std::move(*name));
     return {};
   }));
@@ -103,7 +106,9 @@ Status ImapClient::run(const std::string& command, const std::function<Status(Im
   std::string tag = fmt::format("m{} ", ++tag_);
   std::string_view verb = std::string_view(command).substr(0, command.find(' '));
   TL_TRY(send(tag + command + "\r\n"));
+  Instant end = OsClock().now() + kCommandTime;
   for (;;) {
+    if (OsClock().now() >= end) return fail(Errc::timeout, "the server has not ended {} in an hour", verb);
     TL_TRY_ASSIGN(ImapResponse response, next());
     if (response.text.starts_with(tag)) {
       std::string_view rest = std::string_view(response.text).substr(tag.size());

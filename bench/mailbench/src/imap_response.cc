@@ -14,7 +14,7 @@ bool same_word(std::string_view a, std::string_view b) {
 }
 
 // The size of the literal that a line announces at its end: {N} or {N+}, perhaps after ~ (RFC 3516).
-Result<std::optional<std::uint64_t>> announced(std::string_view line) {
+std::optional<std::uint64_t> announced(std::string_view line) {
   std::size_t open = line.rfind('{');
   if (!line.ends_with('}') || open == line.npos) return std::nullopt;
   std::string_view digits = line.substr(open + 1, line.size() - open - 2);
@@ -22,9 +22,16 @@ Result<std::optional<std::uint64_t>> announced(std::string_view line) {
   std::uint64_t size = 0;
   auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
   if (ec != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;  // the end of a text
-  if (size > ImapResponseParser::kLiteralMax)
-    return fail(Errc::corrupt, "the server announces a literal of {} bytes", size);
   return size;
+}
+
+// Status responses end in a text for people (RFC 3501 section 7.1), and so do those with a tag.
+bool has_free_text(std::string_view text) {
+  if (!text.starts_with('*')) return true;
+  text.remove_prefix(std::min<std::size_t>(2, text.size()));
+  std::string_view first = text.substr(0, text.find_first_of(" \r\n"));
+  return std::ranges::any_of(std::initializer_list<std::string_view>{"OK", "NO", "BAD", "BYE", "PREAUTH"},
+                             [&](std::string_view status) { return same_word(first, status); });
 }
 
 }  // namespace
@@ -33,6 +40,7 @@ Result<bool> ImapResponseParser::feed(std::string_view& bytes) {
   if (complete_) {
     response_ = {};
     line_start_ = 0;
+    literal_bytes_ = 0;
     complete_ = false;
   }
   while (!bytes.empty()) {
@@ -63,13 +71,18 @@ Status ImapResponseParser::end_line() {
   std::string& text = response_.text;
   std::string_view line = std::string_view(text).substr(line_start_);
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
-  TL_TRY_ASSIGN(std::optional<std::uint64_t> size, announced(line));
+  std::optional<std::uint64_t> size = has_free_text(text) ? std::nullopt : announced(line);
+  if (size && (*size > kLiteralMax || literal_bytes_ + *size > kLiteralMax ||
+               response_.literals.size() == kLiteralsMax))
+    return fail(Errc::corrupt, "the server announces a literal of {} bytes, as number {} of a response",
+                *size, response_.literals.size() + 1);
   if (!size) {
     text.resize(line_start_ + line.size());
     complete_ = true;
     return {};
   }
   response_.literals.emplace_back();
+  literal_bytes_ += *size;
   if (*size > 0)
     literal_left_ = *size;
   else

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "cpu_time.h"
@@ -70,7 +71,7 @@ class LdaRun {
   Result<LdaResult> run() {
     std::vector<std::thread> threads;
     for (std::size_t job = 1; job < load_.clients; ++job) threads.emplace_back([this, job] { work(job); });
-    std::jthread watch([this](const std::stop_token& stop) { watch_window(stop); });
+    std::jthread watch([this](const std::stop_token& stop) { watch_run(stop); });
     work(0);
     for (std::thread& thread : threads) thread.join();
     watch.request_stop();
@@ -81,15 +82,24 @@ class LdaRun {
   }
 
  private:
-  // Takes the agents' CPU at the window's ends, and shows the live line.
-  void watch_window(const std::stop_token& stop) {
-    std::optional<std::uint64_t> begin;
-    while (!stop.stop_requested() && clock_.now() < schedule_.window_end()) {
-      if (!begin && clock_.now() >= schedule_.window_start()) begin = cpu_ns(RUSAGE_CHILDREN);
-      if (load_.progress) live_.show(clock_.now());
+  // Takes the agents' CPU at the window's ends, shows the live line, and ends programs at the end of the
+  // drain.
+  void watch_run(const std::stop_token& stop) {
+    std::optional<std::uint64_t> begin, end;
+    Instant drain_end{INT64_MAX};
+    while (!stop.stop_requested()) {
+      Instant now = clock_.now();
+      if (!begin && now >= schedule_.window_start()) begin = cpu_ns(RUSAGE_CHILDREN);
+      if (schedule_.ended(now) && !end) {
+        end = cpu_ns(RUSAGE_CHILDREN);
+        waiting_ = schedule_.behind(now);
+        drain_end = now + load_.schedule.drain;
+      }
+      if (now >= drain_end) cancel_programs();
+      if (load_.progress) live_.show(now);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    agent_cpu_ns_ = cpu_ns(RUSAGE_CHILDREN) - begin.value_or(0);
+    agent_cpu_ns_ = end.value_or(cpu_ns(RUSAGE_CHILDREN)) - begin.value_or(0);
   }
 
   void work(std::size_t job) {
@@ -98,14 +108,16 @@ class LdaRun {
     LoadStats stats;
     Message message;
     sleep_until(schedule_.client_start(job, load_.clients));
-    for (;;) {
+    for (bool free = false;;) {
       auto decision = schedule_.take(clock_.now());
       if (auto* later = std::get_if<Schedule::Later>(&decision)) {
+        free = true;
         sleep_until(std::min(later->at, clock_.now() + LoadStats::kTick));
         continue;
       }
       auto* grant = std::get_if<Schedule::Grant>(&decision);
-      if (grant == nullptr) break;
+      if (grant == nullptr || is_cancelled()) break;
+      take_lateness(grant->intended, std::exchange(free, false), stats);
       factory.make(grant->number, message);
       if (!deliver(message, grant->intended, stats, feed)) break;
     }
@@ -114,8 +126,47 @@ class LdaRun {
     stats_.merge(stats);
   }
 
-  void sleep_until(Instant at) const {
-    if (Duration left = at - clock_.now(); left > Duration(0)) std::this_thread::sleep_for(left);
+  void take_lateness(Instant due, bool job_was_free, LoadStats& stats) const {
+    if (!schedule_.open_loop() || !schedule_.in_window(due)) return;
+    if (job_was_free)
+      stats.generator.late_ns.record(static_cast<std::uint64_t>((clock_.now() - due).count()));
+    else
+      ++stats.generator.without_client;
+  }
+
+  // In slices: a signal may end the run meanwhile.
+  void sleep_until(Instant at) {
+    for (;;) {
+      Instant now = clock_.now();
+      if (now >= at || schedule_.over(now)) return;
+      std::this_thread::sleep_for(std::min(at - now, LoadStats::kTick));
+    }
+  }
+
+  bool is_cancelled() {
+    std::scoped_lock lock(mutex_);
+    return cancelled_;
+  }
+  void cancel_programs() {
+    std::scoped_lock lock(mutex_);
+    cancelled_ = true;
+    for (ProgramRunner* runner : running_) runner->cancel();
+  }
+
+  // Runs the agent with the message. Errors with Error::sys: it could not be started.
+  Result<ProgramResult> run_agent(const argv::Template::Arguments& arguments, const argv::Values& values,
+                                  const Message& message) {
+    ProgramRunner runner(
+        clock_, {"HOME=" + values.at("home"), "USER=" + values.at("user"), "LOGNAME=" + values.at("user")});
+    {
+      std::scoped_lock lock(mutex_);
+      if (cancelled_) runner.cancel();
+      running_.insert(&runner);
+    }
+    auto ended = runner.run(arguments, content_of(message), clock_.now() + load_.timeout);
+    std::scoped_lock lock(mutex_);
+    running_.erase(&runner);
+    return ended;
   }
 
   bool deliver(const Message& message, Instant due, LoadStats& stats, SeriesFeed& feed) {
@@ -125,12 +176,10 @@ class LdaRun {
       give_up({Errc::invalid, fmt::format("{}: {}", values["to"], arguments.error().message)});
       return false;
     }
-    ProgramRunner runner(clock_,
-                         {"HOME=" + values["home"], "USER=" + values["user"], "LOGNAME=" + values["user"]});
     Instant began = clock_.now();
-    auto ended = runner.run(*arguments, content_of(message), began + load_.timeout);
-    if (!ended && ended.error().code == Errc::not_found) {
-      give_up(ended.error());
+    auto ended = run_agent(*arguments, values, message);
+    if (!ended && ended.error().sys != 0) {
+      give_up({Errc::unavailable, ended.error().message});
       return false;
     }
     Outcome outcome = ended ? outcome_of(ended->exit_code) : Outcome::unknown;
@@ -150,7 +199,7 @@ class LdaRun {
     ++stats.last_outcomes[static_cast<std::size_t>(outcome)];
     feed.count(now, good);
     if (good) feed.record(now - due);
-    if (schedule_.in_window(schedule_.open_loop() ? due : now) && outcome != Outcome::unknown) {
+    if (schedule_.in_window(schedule_.open_loop() ? due : now)) {
       ++stats.messages;
       stats.latency.record(now - due, good);
       if (schedule_.open_loop()) stats.service.record(now - began, good);
@@ -165,7 +214,8 @@ class LdaRun {
     if (account_ == nullptr) return true;
     std::string line;
     auto since_us = static_cast<std::uint64_t>((now - schedule_.start()).count() / 1000);
-    append_line({message.id, message.recipients[0], message.digest, message.size, outcome, code, 1, since_us},
+    append_line({message.id, message.recipients[0], message.digest, message.size, outcome,
+                 code == kNoExitCode ? 0 : code, 1, since_us},
                 line);
     Status written = account_->append(line);
     if (!written) give_up(written.error());
@@ -212,9 +262,12 @@ class LdaRun {
     out.load.account = load_.account;
     out.load.stats = std::move(stats_);
     if (end >= schedule_.window_end())
-      out.load.stats.window = schedule_.window_end() - schedule_.window_start();
+      out.load.stats.window = std::max(Duration(0), schedule_.window_end() - schedule_.window_start());
     out.load.seconds = series_.all();
+    cover_window(out.load, schedule_.window_start() - schedule_.start() + out.load.stats.window);
+    out.load.users = materials_.users.size();
     out.load.messages_started = schedule_.granted();
+    out.load.waiting = waiting_;
     out.load.behind = schedule_.behind(end);
     out.load.interrupted = guard_.interrupted();
     if (materials_.corpus) out.load.corpus = materials_.corpus->summary();
@@ -236,9 +289,12 @@ class LdaRun {
   LiveLine live_;
   std::mutex mutex_;  // of the rest
   LoadStats stats_;
+  std::uint64_t waiting_ = 0;  // of the watching thread until it has ended
   std::uint64_t agent_cpu_ns_ = 0, agent_runs_ = 0;
   std::map<std::string, std::uint64_t> complaints_;
   std::optional<Error> failure_;
+  std::set<ProgramRunner*> running_;
+  bool cancelled_ = false;
 };
 
 }  // namespace
@@ -253,7 +309,11 @@ Result<LdaResult> run_lda(const LoadOptions& load, const LdaOptions& lda) {
     account.emplace(std::move(*writer));
   }
   Result<LdaResult> result = LdaRun(load, lda, materials, started, account ? &*account : nullptr).run();
-  if (account && result) TL_TRY(account->close());
+  if (!account) return result;
+  if (result)
+    TL_TRY(account->close());
+  else if (account->empty())
+    TL_TRY(account->discard());
   return result;
 }
 

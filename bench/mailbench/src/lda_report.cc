@@ -41,6 +41,8 @@ std::string lda_text(const LoadOptions& load, const LdaOptions& lda, const LdaRe
   fmt::format_to(at, "\n{:<15}{:.0f} us a message\n", "agent's CPU", cpu_us(r));
   for (const auto& [text, count] : r.complaints)
     fmt::format_to(at, "{:<15}{} x {}\n", "complaint", count, text);
+  for (const std::string& warning : warnings(load, r.load))
+    fmt::format_to(at, "{:<15}{}\n", "WARNING", warning);
   if (!r.load.account.empty()) fmt::format_to(at, "{:<15}{}\n", "account", r.load.account);
   return out;
 }
@@ -55,11 +57,14 @@ std::string lda_json(const LoadOptions& load, const LdaOptions& lda, const LdaRe
                         {"ramp_s", std::chrono::duration<double>(load.schedule.ramp).count()},
                         {"warmup_s", std::chrono::duration<double>(load.schedule.warmup).count()}};
   if (load.schedule.rate) settings["rate_per_s"] = *load.schedule.rate;
+  json::array texts;
+  for (const std::string& warning : warnings(load, r.load)) texts.emplace_back(json_text(warning));
   json::object root{{"kind", "mailbench-lda"},
                     {"version", 1},
                     {"run", json_text(r.load.run)},
                     {"interrupted", r.load.interrupted},
                     {"settings", std::move(settings)},
+                    {"warnings", std::move(texts)},
                     {"window_s", std::chrono::duration<double>(s.window).count()},
                     {"messages_per_minute", messages_per_minute(s)},
                     {"acknowledged", s.acknowledged},
@@ -72,6 +77,7 @@ std::string lda_json(const LoadOptions& load, const LdaOptions& lda, const LdaRe
                     {"behind", r.load.behind},
                     {"account", json_text(r.load.account)},
                     {"seconds", seconds_json(r.load)}};
+  if (load.schedule.rate) root["from_sending_ms"] = latency_json(s.service.good);
   return indented_json(root);
 }
 

@@ -53,6 +53,7 @@ void GeneratorStats::merge(const GeneratorStats& other) {
   lag_ns.merge(other.lag_ns);
   late_ns.merge(other.late_ns);
   without_client += other.without_client;
+  without_connection += other.without_connection;
 }
 
 void LoadStats::merge(const LoadStats& other) {
@@ -94,7 +95,17 @@ Duration longest_gap(const LoadStats& stats) {
       ++run;
     }
   }
+  if (begun) longest = std::max(longest, run);
   return LoadStats::kTick * static_cast<std::int64_t>(longest);
+}
+
+// Without an event, a tick or a second has no entry: what is missing until the end was time without mail.
+void cover_window(LoadResult& result, Duration until) {
+  auto ticks = static_cast<std::size_t>(until / LoadStats::kTick);
+  auto seconds = static_cast<std::size_t>(until / std::chrono::seconds(1));
+  auto& counts = result.stats.acknowledged_per_tick;
+  counts.resize(std::max(counts.size(), ticks));
+  result.seconds.resize(std::max(result.seconds.size(), seconds));
 }
 
 Result<LoadResult> run_load(LoadOptions options) {
@@ -119,6 +130,7 @@ Result<LoadResult> run_load(LoadOptions options) {
   Schedule schedule(options.schedule, clock.now());
   SignalGuard guard(schedule);
   Series series;
+  RunState run;
   Worker::Context context{options,
                           endpoint,
                           tls ? &*tls : nullptr,
@@ -128,7 +140,8 @@ Result<LoadResult> run_load(LoadOptions options) {
                           materials.settings(options, started),
                           materials.users,
                           materials.block,
-                          series};
+                          series,
+                          run};
   std::size_t thread_count = std::min<std::size_t>(options.threads, options.clients);
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::size_t i = 0, first = 0; i < thread_count; ++i) {  // the first threads get the remaining clients
@@ -154,9 +167,14 @@ Result<LoadResult> run_load(LoadOptions options) {
   if (account) TL_TRY(account->close());
   Instant end = clock.now();
   result.interrupted = guard.interrupted();
-  // A complete run was measured for its whole duration, any other run until its last acknowledgement.
-  if (end >= schedule.window_end()) result.stats.window = schedule.window_end() - schedule.window_start();
+  // With a duration, or until a signal, the whole time was measured; otherwise until the last
+  // acknowledgement.
+  if (end >= schedule.window_end())
+    result.stats.window = std::max(Duration(0), schedule.window_end() - schedule.window_start());
+  cover_window(result, schedule.window_start() - schedule.start() + result.stats.window);
+  result.users = materials.users.size();
   result.messages_started = schedule.granted();
+  result.waiting = run.waiting;
   result.behind = schedule.behind(end);
   return result;
 }

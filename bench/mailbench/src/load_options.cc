@@ -73,6 +73,7 @@ void add_connection_options(po::options_description& d) {
   o("retry", number()->default_value(0),
     "repetitions of a message that was not acknowledged, with the same id");
   o("retry-delay", text()->default_value("1s"), "before a repetition after a 4xx");
+  o("backoff-max", text()->default_value("1s"), "the longest pause before a lost connection is made again");
   o("connect-timeout", text()->default_value("10s"),
     "end the run if the server accepts no connection for so long");
 }
@@ -194,6 +195,9 @@ Status fill_connections(const po::variables_map& map, LoadOptions& o) {
   }
   TL_TRY_ASSIGN(o.recipients_per_message, bounded(map, "recipients-per-message", 1, 10'000));
   TL_TRY_ASSIGN(o.connect_timeout, duration_option(map, "connect-timeout"));
+  TL_TRY_ASSIGN(o.backoff_max, duration_option(map, "backoff-max"));
+  if (o.backoff_max < std::chrono::milliseconds(1))
+    return fail(Errc::invalid, "--backoff-max is at least 1ms");
   TL_TRY_ASSIGN(o.retry_delay, duration_option(map, "retry-delay"));
   TL_TRY_ASSIGN(std::uint64_t retries, bounded(map, "retry", 0, 1'000'000));
   o.attempts = static_cast<unsigned>(retries) + 1;
@@ -245,7 +249,8 @@ Status fill_output(const po::variables_map& map, bool account_by_default, RunCom
 Status fill_search(const po::variables_map& map, LoadCommand& c) {
   if (!map.count("search")) return {};
   TL_TRY_ASSIGN(c.search, Promise::parse(text_option(map, "search")));
-  if (!c.load.schedule.duration) return fail(Errc::invalid, "--search needs --duration, for each trial");
+  if (!c.load.schedule.duration || c.load.schedule.messages)
+    return fail(Errc::invalid, "--search needs --duration, for each trial, and no --messages");
   if (!c.hgrm.empty()) return fail(Errc::invalid, "--hgrm and --search exclude each other");
   double percent = map["search-precision"].as<double>();
   if (!(percent >= 0.1 && percent <= 50))

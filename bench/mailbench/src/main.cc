@@ -89,7 +89,7 @@ int load_main(const std::vector<std::string>& arguments) {
     status = write_file(command->hgrm, hgrm_text(result->stats.latency.good));
   if (!status) return complain(EX_IOERR, status.error().message);
   const auto& last = result->stats.last_outcomes;
-  return last[1] + last[2] + last[3] + last[4] == 0 ? EX_OK : 1;
+  return last[1] + last[2] + last[3] + last[4] + result->behind == 0 ? EX_OK : 1;
 }
 
 int calibrate_main(const std::vector<std::string>& arguments) {
@@ -99,7 +99,10 @@ int calibrate_main(const std::vector<std::string>& arguments) {
   LoadOptions& options = command->load;
   options.progress = options.progress && ::isatty(STDERR_FILENO) == 1;
   auto result = run_calibrate(options, command->tcp);
-  if (!result) return complain(EX_OSERR, result.error().message);
+  if (!result) {
+    int code = load_exit_code(result.error());
+    return complain(code == EX_USAGE || code == EX_NOINPUT ? code : EX_OSERR, result.error().message);
+  }
   Status status = publish(calibrate_text(options, *result), report_json(options, *result), command->json);
   if (status && !command->hgrm.empty())
     status = write_file(command->hgrm, hgrm_text(result->stats.latency.good));

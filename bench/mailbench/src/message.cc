@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <iterator>
+#include <unordered_set>
 
 #include "twinloft/base/check.h"
 #include "twinloft/mailbench/corpus.h"
@@ -133,8 +134,8 @@ Result<Users> Users::from_list(std::vector<std::string> addresses) {
   if (addresses.empty()) return fail(Errc::invalid, "the list of users is empty");
   for (const std::string& address : addresses) TL_TRY(check_address(address));
   Users users;
-  std::ranges::sort(addresses);
-  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  std::unordered_set<std::string> seen;
+  std::erase_if(addresses, [&](const std::string& address) { return !seen.insert(address).second; });
   users.count_ = addresses.size();
   users.list_ = std::move(addresses);
   return users;

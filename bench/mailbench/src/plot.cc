@@ -91,20 +91,37 @@ double window_begin(const PlotInput& input) {
   return out;
 }
 
-Result<LineChart> seconds_chart(const std::vector<PlotInput>& inputs) {
-  LineChart out{.title = "Messages a minute, second by second",
-                .x = {.name = "seconds since the start of the load"},
-                .y = {.name = "messages a minute"}};
+// The messages a minute in each step. Errors: the report has none.
+Result<std::vector<double>> rates_of(const PlotInput& input, bool by_ticks) {
+  std::vector<double> out;
+  if (by_ticks) {
+    TL_TRY_ASSIGN(const json::array* ticks, array_at(input, "acknowledged_per_tick"));
+    TL_TRY_ASSIGN(double step, number_at(input, {"tick_s"}));
+    for (const json::value& tick : *ticks) out.push_back(tick.to_number<double>() * 60 / step);
+    return out;
+  }
+  TL_TRY_ASSIGN(const json::array* seconds, array_at(input, "seconds"));
+  for (const json::value& second : *seconds)
+    out.push_back(second.as_object().at("acknowledged").to_number<double>() * 60);
+  return out;
+}
+
+Result<LineChart> time_chart(const PlotOptions& options, const std::vector<PlotInput>& inputs) {
+  bool by_ticks = options.kind == PlotKind::ticks;
+  LineChart out{
+      .title = by_ticks ? "Messages a minute, by tenths of a second" : "Messages a minute, second by second",
+      .x = {.name = "seconds since the start of the load"},
+      .y = {.name = "messages a minute"},
+      .marks = options.marks};
   for (const PlotInput& input : inputs) {
-    TL_TRY_ASSIGN(const json::array* seconds, array_at(input, "seconds"));
+    TL_TRY_ASSIGN(std::vector<double> rates, rates_of(input, by_ticks));
     TL_TRY_ASSIGN(double window, number_at(input, {"window_s"}));
-    double begin = window_begin(input);
+    double begin = window_begin(input), step = by_ticks ? *number_at(input, {"tick_s"}) : 1;
     if (begin > 0 && out.marks.empty()) out.marks.emplace_back(begin, "measured from here");
     ChartLine line{.name = input.label, .color = out.lines.size()};
-    // The last second is not whole, and comes after the window.
-    for (std::size_t i = 0; i < seconds->size() && static_cast<double>(i) + 0.99 < begin + window; ++i)
-      line.points.push_back({.x = static_cast<double>(i) + 0.5,
-                             .y = (*seconds)[i].as_object().at("acknowledged").to_number<double>() * 60});
+    // The last step is not whole, and comes after the window.
+    for (std::size_t i = 0; i < rates.size() && (static_cast<double>(i) + 0.99) * step < begin + window; ++i)
+      line.points.push_back({.x = (static_cast<double>(i) + 0.5) * step, .y = rates[i]});
     out.lines.push_back(std::move(line));
   }
   return out;
@@ -198,7 +215,8 @@ Result<Plot> plot_unchecked(const PlotOptions& options, const std::vector<PlotIn
     case PlotKind::latency:
       return drawn(latency_chart(inputs), options);
     case PlotKind::seconds:
-      return drawn(seconds_chart(inputs), options);
+    case PlotKind::ticks:
+      return drawn(time_chart(options, inputs), options);
     case PlotKind::clients:
       return drawn(clients_chart(inputs), options);
     case PlotKind::rate:

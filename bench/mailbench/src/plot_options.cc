@@ -1,4 +1,6 @@
 // The command line of `mailbench plot`.
+#include <charconv>
+
 #include "option_parser.h"
 #include "twinloft/mailbench/options.h"
 
@@ -10,16 +12,33 @@ po::options_description plot_description() {
   po::options_description d("Options of mailbench plot", 110, 60);
   auto o = d.add_options();
   o("kind,k", po::value<std::string>()->default_value("latency"),
-    "latency (over percentiles), seconds (rate over time), clients (rate over clients), rate (latency over "
+    "latency (over percentiles), seconds or ticks (rate over time), clients (rate over clients), rate "
+    "(latency over "
     "the "
     "offered rate), or bars (rates)");
   o("title,t", po::value<std::string>(), "the title");
+  o("mark", po::value<Texts>()->composing(),
+    "seconds, ticks: SECONDS=TEXT, a vertical line; may be repeated");
   o("output,o", po::value<std::string>(), "the SVG file (default: standard output)");
   o("text", "bars: print them as text too, for a terminal");
   o("report", po::value<Texts>()->composing(),
     "FILE or LABEL=FILE: a report in JSON; the option's name may be left out");
   o("help,h", "this text");
   return d;
+}
+
+Status fill_marks(const po::variables_map& map, PlotOptions& o) {
+  if (!map.count("mark")) return {};
+  if (o.kind != PlotKind::seconds && o.kind != PlotKind::ticks)
+    return fail(Errc::invalid, "--mark needs --kind seconds or ticks");
+  for (const std::string& mark : map["mark"].as<Texts>()) {
+    double seconds = 0;
+    auto [end, ec] = std::from_chars(mark.data(), mark.data() + mark.size(), seconds);
+    if (ec != std::errc{} || end == mark.data() + mark.size() || *end != '=')
+      return fail(Errc::invalid, "--mark '{}': write SECONDS=TEXT", mark);
+    o.marks.emplace_back(seconds, std::string(end + 1, mark.data() + mark.size()));
+  }
+  return {};
 }
 
 }  // namespace
@@ -39,12 +58,13 @@ Result<PlotCommand> parse_plot(const std::vector<std::string>& arguments) {
   PlotCommand c;
   c.help = map.count("help") > 0;
   if (c.help) return c;
-  constexpr std::string_view kinds[] = {"latency", "seconds", "clients", "rate", "bars"};
+  constexpr std::string_view kinds[] = {"latency", "seconds", "ticks", "clients", "rate", "bars"};
   TL_TRY_ASSIGN(std::size_t kind, word_option(map, "kind", kinds));
   c.plot.kind = static_cast<PlotKind>(kind);
   c.plot.title = text_option(map, "title");
   c.output = text_option(map, "output");
   c.text = map.count("text") > 0;
+  TL_TRY(fill_marks(map, c.plot));
   if (c.text && c.plot.kind != PlotKind::bars) return fail(Errc::invalid, "--text needs --kind bars");
   if (c.text && c.output.empty())
     return fail(Errc::invalid, "--text needs --output: the SVG would be among it");

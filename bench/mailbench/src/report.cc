@@ -65,8 +65,10 @@ std::string loop_line(const LoadOptions& o, const LoadResult& r) {
         "stalls; --rate shows them\n",
         "loop");
   return fmt::format(
-      "{:<15}open: {:.1f} messages a second wanted, {} arrivals; {} due and not sent at the end\n", "loop",
-      *o.schedule.rate, o.schedule.arrivals == Arrivals::Kind::constant ? "constant" : "poisson", r.behind);
+      "{:<15}open: {:.1f} messages a second wanted, {} arrivals; {} waited at the end of the window, {} were "
+      "never sent\n",
+      "loop", *o.schedule.rate, o.schedule.arrivals == Arrivals::Kind::constant ? "constant" : "poisson",
+      r.waiting, r.behind);
 }
 
 json::array seconds_json(const LoadResult& result) {
@@ -199,11 +201,19 @@ std::vector<std::string> warnings(const LoadOptions& options, const LoadResult& 
     out.push_back(
         fmt::format("the generator sent late: p99 {:.1f} ms after a message was due, with a free client",
                     ms(g.late_ns.percentile(99))));
-  std::uint64_t sent = g.late_ns.count() + g.without_client;
+  if (result.behind > 0)
+    out.push_back(
+        fmt::format("{} messages were due and never sent: they are in no latency. The server is behind, or "
+                    "--drain is too short",
+                    result.behind));
+  std::uint64_t sent = g.late_ns.count() + g.without_client + g.without_connection;
   if (static_cast<double>(g.without_client) > kWithoutClientMax * static_cast<double>(sent))
     out.push_back(
         fmt::format("{} of {} messages were due when all clients were busy. Latency includes their wait",
                     g.without_client, sent));
+  if (static_cast<double>(g.without_connection) > kWithoutClientMax * static_cast<double>(sent))
+    out.push_back(fmt::format("{} of {} messages were due when clients had no connection yet: use --warmup",
+                              g.without_connection, sent));
   if (result.stats.eight_bit_refused)
     out.emplace_back("messages with 8-bit content went to a server that does not offer 8BITMIME");
   if (options.protocol == Protocol::smtp)
@@ -254,7 +264,8 @@ json::object generator_json(const LoadStats& s) {
           {"waited_share", g.waited},
           {"lag_ms", latency_json(g.lag_ns)},
           {"late_ms", latency_json(g.late_ns)},
-          {"without_free_client", g.without_client}};
+          {"without_free_client", g.without_client},
+          {"without_connection", g.without_connection}};
 }
 
 }  // namespace
@@ -290,6 +301,7 @@ std::string report_json(const LoadOptions& options, const LoadResult& result) {
       {"failed_connections", s.failed_connections},
       {"pipelining", s.pipelining},
       {"messages_started", result.messages_started},
+      {"waiting", result.waiting},
       {"behind", result.behind},
       {"longest_gap_s", seconds(longest_gap(s))},
       {"generator", generator_json(s)},
@@ -297,6 +309,7 @@ std::string report_json(const LoadOptions& options, const LoadResult& result) {
       {"tick_s", seconds(LoadStats::kTick)},
       {"acknowledged_per_tick", json::array(s.acknowledged_per_tick.begin(), s.acknowledged_per_tick.end())},
       {"seconds", seconds_json(result)}};
+  root["settings"].as_object()["users"] = result.users;
   if (options.schedule.rate) root["from_sending_ms"] = latency_json(s.service.good);
   return indented_json(root);
 }

@@ -22,7 +22,9 @@ void on_signal(int) {
 Result<Users> load_users(const LoadOptions& options) {
   if (options.users_file.empty())
     return Users::from_format(options.user_format, options.first_user, options.users);
-  TL_TRY_ASSIGN(std::string text, read_file(options.users_file, 1u << 30));
+  auto read = read_file(options.users_file, 1u << 30);
+  if (!read) return fail(Errc::not_found, "{}", read.error().message);
+  const std::string& text = *read;
   std::vector<std::string> addresses;
   for (std::string_view rest = text; !rest.empty();) {
     std::string_view line = rest.substr(0, rest.find('\n'));
@@ -42,7 +44,9 @@ Result<Materials> Materials::make(const LoadOptions& options, bool dot_stuffed) 
                 users.size());
   std::optional<Corpus> corpus;
   if (!options.messages_from.empty()) {
-    TL_TRY_ASSIGN(corpus, Corpus::load(options.messages_from, dot_stuffed));
+    auto loaded = Corpus::load(options.messages_from, dot_stuffed);
+    if (!loaded) return fail(Errc::not_found, "{}", loaded.error().message);
+    corpus = std::move(*loaded);
   }
   return Materials{std::move(users), std::move(corpus), TextBlock(options.seed, dot_stuffed), dot_stuffed};
 }

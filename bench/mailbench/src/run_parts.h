@@ -19,7 +19,7 @@ struct Materials {
   TextBlock block;
   bool dot_stuffed;
 
-  // Errors: Errc::invalid, Errc::not_found, or of reading a file.
+  // Errors: Errc::invalid, or Errc::not_found: a file cannot be read, or has no message.
   static Result<Materials> make(const LoadOptions& options, bool dot_stuffed);
   MessageFactory::Settings settings(const LoadOptions& options, WallTime started) const;
 };

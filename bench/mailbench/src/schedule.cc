@@ -9,8 +9,8 @@ Schedule::Schedule(const Settings& settings, Instant start) : settings_(settings
 }
 
 Instant Schedule::window_end() const {
-  if (!settings_.duration) return Instant{INT64_MAX};
-  return window_start() + *settings_.duration;
+  Instant stop{stop_ns_.load(std::memory_order_relaxed)};
+  return settings_.duration ? std::min(stop, window_start() + *settings_.duration) : stop;
 }
 
 Instant Schedule::client_start(std::size_t client, std::size_t clients) const {
@@ -18,12 +18,20 @@ Instant Schedule::client_start(std::size_t client, std::size_t clients) const {
   return start_ + settings_.ramp * static_cast<std::int64_t>(client) / static_cast<std::int64_t>(clients);
 }
 
-bool Schedule::ended(Instant now) const {
-  return stopped_.load(std::memory_order_relaxed) || now >= window_end();
+bool Schedule::ended(Instant now) {
+  if (stopped_.load(std::memory_order_relaxed)) {
+    std::int64_t none = INT64_MAX;
+    stop_ns_.compare_exchange_strong(none, now.ns, std::memory_order_relaxed);
+    return true;
+  }
+  return now >= window_end() || limit_reached();
 }
 
-bool Schedule::over(Instant now) const {
-  return ended(now) || (settings_.messages && granted() >= *settings_.messages);
+bool Schedule::over(Instant now) {
+  if (!ended(now)) return false;
+  if (!arrivals_ || limit_reached() || stopped_.load(std::memory_order_relaxed)) return true;
+  std::scoped_lock lock(mutex_);
+  return start_ + arrivals_->next() >= window_end();
 }
 
 std::variant<Schedule::Grant, Schedule::Later, Schedule::Over> Schedule::take(Instant now) {
@@ -35,8 +43,8 @@ std::variant<Schedule::Grant, Schedule::Later, Schedule::Over> Schedule::take(In
     return Grant{number, now};
   }
   std::scoped_lock lock(mutex_);
-  if (over(now)) return Over{};
   Instant due = start_ + arrivals_->next();
+  if (stopped_.load(std::memory_order_relaxed) || limit_reached() || due >= window_end()) return Over{};
   if (due > now) return Later{due};
   arrivals_->advance();
   return Grant{next_.fetch_add(1, std::memory_order_relaxed), due};

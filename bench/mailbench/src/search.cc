@@ -12,7 +12,7 @@ namespace twinloft::mailbench {
 
 namespace {
 
-constexpr double kUnsentMax = 0.001;
+constexpr double kWaitingMax = 0.001;
 
 std::optional<double> parse_decimal(std::string_view text) {
   double value = 0;
@@ -27,8 +27,8 @@ double milliseconds(std::uint64_t ns) {
 
 double failed_share(const LoadStats& s) {
   std::uint64_t all = 0;
-  for (std::uint64_t count : s.outcomes) all += count;
-  return all == 0 ? 0 : 1 - static_cast<double>(s.outcomes[0]) / static_cast<double>(all);
+  for (std::uint64_t count : s.last_outcomes) all += count;
+  return all == 0 ? 0 : 1 - static_cast<double>(s.last_outcomes[0]) / static_cast<double>(all);
 }
 
 }  // namespace
@@ -78,9 +78,9 @@ std::string Promise::broken_by(const LoadResult& result) const {
   const LoadStats& s = result.stats;
   if (double failed = failed_share(s); failed > failed_max_)
     return fmt::format("{:.3g} % of the recipients failed", failed * 100);
-  double unsent = static_cast<double>(result.behind);
-  if (unsent > kUnsentMax * static_cast<double>(result.messages_started + result.behind))
-    return fmt::format("{} messages were due and not sent", result.behind);
+  double waiting = static_cast<double>(result.waiting);
+  if (waiting > kWaitingMax * static_cast<double>(result.messages_started + result.behind))
+    return fmt::format("{} messages were due and not sent at the end", result.waiting);
   if (s.latency.good.count() == 0) return "no message was acknowledged";
   for (const Latency& l : latencies_) {
     double value = l.kind == Latency::Kind::mean  ? s.latency.good.mean()
@@ -104,6 +104,7 @@ std::optional<double> RateSearch::next() const {
 }
 
 void RateSearch::take(bool kept) {
+  if (++trials_ == kTrialsMax) ended_ = true;
   if (confirming_ && kept && ++passed_ >= confirmations_) {
     confirmed_ = rate_;
     ended_ = true;
@@ -156,8 +157,8 @@ Result<SearchResult> run_search(const LoadOptions& options, const Promise& promi
     return fail(Errc::unavailable, "{}: no message was acknowledged in the closed loop", options.server);
   RateSearch search(options.schedule.rate.value_or(closed), precision, confirmations);
   while (auto rate = search.next()) {
+    if (!out.trials.back().result.interrupted) TL_TRY(attempt(rate));
     if (out.trials.back().result.interrupted) return out;
-    TL_TRY(attempt(rate));
     search.take(out.trials.back().broken.empty());
   }
   out.rate = search.found();
@@ -183,7 +184,7 @@ std::string search_json(const LoadOptions& options, const Promise& promise, cons
     one["messages_per_minute"] = messages_per_minute(s);
     for (double p : {50.0, 90.0, 99.0, 99.9})
       one[fmt::format("p{}_ms", p)] = milliseconds(s.latency.good.percentile(p));
-    one["behind"] = trial.result.behind;
+    one["waiting"] = trial.result.waiting;
     one["run"] = json_text(trial.result.run);
     trials.push_back(std::move(one));
   }
@@ -194,7 +195,7 @@ std::string search_json(const LoadOptions& options, const Promise& promise, cons
                     {"trials", std::move(trials)}};
   if (result.rate) {
     root["rate_per_s"] = *result.rate;
-    root["messages_per_minute"] = *result.rate * 60;
+    root["messages_per_minute"] = *result.rate * 60 * static_cast<double>(options.recipients_per_message);
   }
   return indented_json(root);
 }

@@ -168,6 +168,11 @@ void Session::secured(Instant now) {
   say_hello(settings_.protocol == Protocol::lmtp ? "LHLO" : "EHLO");
 }
 
+void Session::handshake_failed(Instant now) {
+  now_ = now;
+  record(Phase::starttls, since_, false);
+}
+
 void Session::begin(const Envelope& envelope, Instant now) {
   TL_CHECK(state_ == State::ready && !envelope.to.empty() && envelope.chunks > 0);
   now_ = now;

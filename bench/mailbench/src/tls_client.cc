@@ -23,19 +23,22 @@ Result<TlsContext> TlsContext::make(const TlsSettings& settings) {
   TlsContext out;
   out.context_.reset(::SSL_CTX_new(::TLS_client_method()));
   TL_CHECK(out.context_ != nullptr);
+  ::SSL_CTX_set_options(out.context_.get(), SSL_OP_NO_RENEGOTIATION);
   if (settings.authority.empty()) return out;
   if (::SSL_CTX_load_verify_file(out.context_.get(), settings.authority.c_str()) != 1)
     return fail(Errc::invalid, "{}: no certificates of an authority in PEM: {}", settings.authority,
                 openssl_reason());
   ::SSL_CTX_set_verify(out.context_.get(), SSL_VERIFY_PEER, nullptr);
   out.name_ = settings.name;
+  out.checked_ = true;
   return out;
 }
 
 TlsClient::TlsClient(const TlsContext& context)
     : ssl_(::SSL_new(context.context_.get())),
       received_(::BIO_new(::BIO_s_mem())),
-      sent_(::BIO_new(::BIO_s_mem())) {
+      sent_(::BIO_new(::BIO_s_mem())),
+      checked_(context.checked_) {
   TL_CHECK(ssl_ != nullptr && received_ != nullptr && sent_ != nullptr);
   ::SSL_set_bio(ssl_.get(), received_, sent_);
   ::SSL_set_connect_state(ssl_.get());
@@ -47,16 +50,13 @@ TlsClient::TlsClient(const TlsContext& context)
   SSL_set_tlsext_host_name(ssl_.get(), name);
 }
 
-bool TlsClient::established() const {
-  return ::SSL_is_init_finished(ssl_.get()) == 1;
-}
-
 Status TlsClient::handshake() {
   ::ERR_clear_error();
   int result = ::SSL_do_handshake(ssl_.get());
-  if (result == 1 || ::SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return {};
+  established_ = result == 1;
+  if (established_ || ::SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return {};
   long verified = ::SSL_get_verify_result(ssl_.get());
-  if (verified != X509_V_OK)
+  if (checked_ && verified != X509_V_OK)
     return fail(Errc::denied, "the server's certificate is refused: {}",
                 ::X509_verify_cert_error_string(verified));
   return fail(Errc::unavailable, "TLS handshake: {}", openssl_reason());
@@ -66,11 +66,11 @@ Status TlsClient::feed(std::string_view received) {
   if (!received.empty())
     TL_CHECK(::BIO_write(received_, received.data(), static_cast<int>(received.size())) ==
              static_cast<int>(received.size()));
-  return established() ? Status{} : handshake();
+  return established_ ? Status{} : handshake();
 }
 
 Result<std::size_t> TlsClient::read(std::span<char> out) {
-  if (!established()) return 0;
+  if (!established_) return 0;
   ::ERR_clear_error();
   std::size_t size = 0;
   int result = ::SSL_read_ex(ssl_.get(), out.data(), out.size(), &size);
@@ -82,7 +82,7 @@ Result<std::size_t> TlsClient::read(std::span<char> out) {
 }
 
 Status TlsClient::write(std::string_view plain) {
-  TL_CHECK(established());
+  TL_CHECK(established_);
   if (plain.empty()) return {};
   ::ERR_clear_error();
   std::size_t written = 0;

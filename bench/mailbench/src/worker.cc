@@ -1,7 +1,6 @@
 // The event loop and the connections. worker_transaction.cc has the transactions.
 #include "twinloft/mailbench/worker.h"
 
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ namespace twinloft::mailbench {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr Duration kBackoffMin = 10ms, kBackoffMax = 1s;
+constexpr Duration kBackoffMin = 10ms;
 constexpr std::size_t kErrorKindsMax = 64;
 
 // How long this thread was runnable and had no processor (Documentation/scheduler/sched-stats.rst). 0:
@@ -45,6 +44,9 @@ Worker::Worker(Context context, std::size_t first_client, std::size_t clients)
       factory_(context.message_settings, context.users, context.block),
       seconds_(context.series, context.schedule.start()),
       receive_buffer_(16384, '\0') {
+  constexpr std::size_t kEventsMax = 4096;
+  events_.resize(std::clamp<std::size_t>(clients, 1, kEventsMax));
+  context_.run.unconnected += static_cast<std::int64_t>(clients);
   for (std::size_t i = 0; i < clients; ++i) clients_.push_back(std::make_unique<Client>(i));
 }
 
@@ -71,26 +73,27 @@ Status Worker::run(const std::function<void(const LoadStats&)>& on_tick) {
 Status Worker::loop(const std::function<void(const LoadStats&)>& on_tick) {
   for (std::size_t i = 0; i < clients_.size(); ++i)
     arm(i, context_.schedule.client_start(first_client_ + i, context_.options.clients));
-  epoll_event events[64];
   Instant next_tick = now_;
   while (live_ > 0 && !failure_) {
-    int count = wait(events);
+    int count = wait();
     if (count < 0) return fail_errno(-count, "epoll_pwait2");
-    Instant returned = now_ = context_.clock.now();
     if (now_ >= context_.schedule.window_start() && !window_start_) sample_generator();
-    bool in_window = context_.schedule.in_window(returned);
+    bool in_window = context_.schedule.in_window(now_);
     for (int i = 0; i < count; ++i) {
-      std::size_t index = events[i].data.u64 & 0xffffffff;
-      if (clients_[index]->generation != events[i].data.u64 >> 32) continue;
+      const epoll_event& event = events_[static_cast<std::size_t>(i)];
+      std::size_t index = event.data.u64 & 0xffffffff;
+      if (clients_[index]->generation != event.data.u64 >> 32) continue;
       now_ = context_.clock.now();
-      if (in_window) stats_.generator.lag_ns.record(static_cast<std::uint64_t>((now_ - returned).count()));
-      on_event(index, events[i].events);
+      if (in_window)
+        stats_.generator.lag_ns.record(static_cast<std::uint64_t>((now_ - waited_from_).count()));
+      on_event(index, event.events);
     }
     now_ = context_.clock.now();
     fire_timers();
     wake_idle();
-    if (!stopping_ && context_.schedule.over(now_)) stop_idle_clients();
-    if (stopping_ && now_ >= drain_end_) abandon_all();
+    if (!draining_ && context_.schedule.ended(now_)) begin_drain();
+    if (!stopping_ && context_.schedule.over(now_)) end_idle_clients();
+    if (draining_ && now_ >= drain_end_) abandon_all();
     TL_TRY(flush_account());
     if (now_ >= next_tick) {
       on_tick(stats_);
@@ -100,13 +103,17 @@ Status Worker::loop(const std::function<void(const LoadStats&)>& on_tick) {
   return {};
 }
 
-int Worker::wait(std::span<epoll_event> events) {
+// Sets now_. Without a pause in the call, events may have waited since the last batch began.
+int Worker::wait() {
+  constexpr Duration kNoPause = 5us;
   Duration wait = LoadStats::kTick;
-  Instant now = context_.clock.now();
-  if (!timers_.empty()) wait = std::clamp(timers_.top().at - now, Duration(0), wait);
-  if (next_due_) wait = std::clamp(*next_due_ - now, Duration(0), wait);
+  Instant called = now_ = context_.clock.now();
+  if (!timers_.empty()) wait = std::clamp(timers_.top().at - now_, Duration(0), wait);
+  if (next_due_) wait = std::clamp(*next_due_ - now_, Duration(0), wait);
   timespec limit = to_timespec(wait);
-  int count = ::epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &limit, nullptr);
+  int count = ::epoll_pwait2(epoll_.get(), events_.data(), static_cast<int>(events_.size()), &limit, nullptr);
+  now_ = context_.clock.now();
+  waited_from_ = now_ - called < kNoPause ? std::exchange(batch_began_, now_) : (batch_began_ = now_);
   if (count >= 0) return count;
   return errno == EINTR ? 0 : -errno;
 }
@@ -121,13 +128,18 @@ void Worker::wake_idle() {
       idle_.pop_front();
       Client& client = *clients_[index];
       if (!client.idle || client.generation != generation) continue;
-      client.idle = false;
+      set_idle(client, false);
       now_ = context_.clock.now();
       woken_ = true;
       advance(index);
       woken_ = false;
     }
   }
+}
+
+void Worker::set_idle(Client& client, bool idle) {
+  if (client.idle != idle) context_.run.idle += idle ? 1 : -1;
+  client.idle = idle;
 }
 
 // --- timers: a deadline for each client, queued lazily, so that a later deadline costs nothing ---
@@ -149,6 +161,7 @@ void Worker::fire_timers() {
     Client& client = *clients_[timer.client];
     if (client.timer_queued == timer.at) client.timer_queued.reset();
     if (client.phase == Client::Phase::ended) continue;
+    now_ = context_.clock.now();
     if (client.deadline <= now_)
       on_timer(timer.client);
     else if (!client.timer_queued)
@@ -180,7 +193,7 @@ void Worker::on_timer(std::size_t index) {
 void Worker::connect(std::size_t index) {
   Client& client = *clients_[index];
   if (stopping_ && !client.busy) return end_client(index);
-  client.connect_started = now_;
+  client.connect_started = now_ = context_.clock.now();
   auto fd = context_.endpoint.connect();
   client.phase = Client::Phase::connecting;
   if (!fd) return connection_lost(index, fd.error().message);
@@ -230,20 +243,22 @@ void Worker::connection_lost(std::size_t index, const std::string& why) {
     bool known = stats_.errors.contains(why) || stats_.errors.size() < kErrorKindsMax;
     ++stats_.errors[known ? why : "other"];
   }
-  if (phase == Client::Phase::connecting)
+  bool ungreeted = phase == Client::Phase::greeting && !client.session->greeted();
+  if (phase == Client::Phase::connecting || ungreeted)
     stats_.phase(Phase::connect).record(now_ - client.connect_started, false);
   if (phase == Client::Phase::connecting || phase == Client::Phase::greeting) ++stats_.failed_connections;
   if (client.session) take_times(client);
   if (phase == Client::Phase::transaction) settle(index, client.session->abandon(), true);
   close(client);
   client.phase = Client::Phase::backoff;
-  if (!ever_connected_ && now_ - context_.schedule.start() >= context_.options.connect_timeout) {
+  if (!context_.run.connected && now_ - context_.schedule.start() >= context_.options.connect_timeout) {
     failure_ = Error{Errc::unavailable,
                      fmt::format("{}: no connection since the start: {}", context_.options.server, why)};
     return;
   }
   if (stopping_ && !client.busy) return end_client(index);
-  if (!asked_for) client.backoff = std::clamp(client.backoff * 2, kBackoffMin, kBackoffMax);
+  if (!asked_for)
+    client.backoff = std::min(std::max(client.backoff * 2, kBackoffMin), context_.options.backoff_max);
   arm(index, asked_for ? now_ : now_ + client.backoff);
 }
 
@@ -251,7 +266,7 @@ void Worker::close(Client& client) {
   client.fd.reset();  // which also removes it from the epoll set
   client.session.reset();
   client.tls.reset();
-  client.idle = false;
+  set_idle(client, false);
   ++client.generation;
 }
 
@@ -272,11 +287,17 @@ void Worker::end_client(std::size_t index) {
 
 // --- the end of the run ---
 
-void Worker::stop_idle_clients() {
-  stopping_ = true;
+// No message becomes due any more. The window ends; an open loop still sends what is late.
+void Worker::begin_drain() {
+  draining_ = true;
+  if (!context_.run.drained.exchange(true)) context_.run.waiting = context_.schedule.behind(now_);
   drain_end_ = now_ + context_.options.schedule.drain;
-  next_due_.reset();
   sample_generator();
+}
+
+void Worker::end_idle_clients() {
+  stopping_ = true;
+  next_due_.reset();
   for (std::size_t i = 0; i < clients_.size(); ++i) {
     Client& client = *clients_[i];
     bool waits_for_quit = client.phase == Client::Phase::quitting;

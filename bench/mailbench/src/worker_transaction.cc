@@ -41,7 +41,8 @@ void Worker::advance(std::size_t index) {
 
 void Worker::on_connected(std::size_t index) {
   Client& client = *clients_[index];
-  ever_connected_ = true;
+  context_.run.connected = true;
+  if (!std::exchange(client.has_connected, true)) --context_.run.unconnected;
   stats_.pipelining = client.session->pipelining();
   client.phase = Client::Phase::ready;
 }
@@ -66,7 +67,7 @@ bool Worker::take_message(std::size_t index) {
   }
   auto decision = context_.schedule.take(now_);
   if (auto* later = std::get_if<Schedule::Later>(&decision)) {
-    client.idle = true;
+    set_idle(client, true);
     client.deadline = Instant{INT64_MAX};
     idle_.emplace_back(index, client.generation);
     next_due_ = std::min(next_due_.value_or(later->at), later->at);
@@ -79,7 +80,7 @@ bool Worker::take_message(std::size_t index) {
   }
   factory_.make(grant->number, client.message);
   take_intended(client, grant->intended);
-  client.busy = client.all_replied = client.all_acknowledged = true;
+  client.busy = client.all_acknowledged = true;
   client.attempt = 0;
   client.pending.resize(client.message.recipients.size());
   for (std::size_t i = 0; i < client.pending.size(); ++i) client.pending[i] = i;
@@ -87,15 +88,18 @@ bool Worker::take_message(std::size_t index) {
   return true;
 }
 
-// A message that is sent late waited for a free client, or for this thread.
+// A message that is sent late waited for a connection, for a free client, or for this thread.
 void Worker::take_intended(Client& client, Instant due) {
   client.due = due;
   client.began = now_;
   if (!context_.schedule.open_loop() || !context_.schedule.in_window(due)) return;
-  if (woken_ || !idle_.empty())
-    stats_.generator.late_ns.record(static_cast<std::uint64_t>((now_ - due).count()));
+  GeneratorStats& g = stats_.generator;
+  if (woken_ || context_.run.idle > 0)
+    g.late_ns.record(static_cast<std::uint64_t>((now_ - due).count()));
   else if (due < now_)
-    ++stats_.generator.without_client;
+    ++(context_.run.unconnected > 0 ? g.without_connection : g.without_client);
+  else
+    g.late_ns.record(0);
 }
 
 void Worker::begin_attempt(std::size_t index) {
@@ -186,9 +190,11 @@ bool Worker::transmit(std::size_t index) {
     else
       count = content ? content_left(client.content, client.piece, client.piece_at, pieces) : 0;
     if (count == 0) {
-      if (client.session->content_wanted()) client.session->content_sent(now_);
+      if (client.session->content_wanted() && client.whole_content_sent())
+        client.session->content_sent(client.last_sent);
       break;
     }
+    if (client.session->content_wanted()) client.last_sent = context_.clock.now();
     msghdr header{};
     header.msg_iov = pieces;
     header.msg_iovlen = count;
@@ -235,6 +241,7 @@ bool Worker::receive(std::size_t index) {
   }
   if (fed) return true;
   // Without what the options demand, no connection can succeed.
+  if (client.session->handshake_wanted()) client.session->handshake_failed(now_);
   if (fed.error().code == Errc::invalid || fed.error().code == Errc::denied)
     failure_ = Error{Errc::unavailable, fmt::format("{}: {}", context_.options.server, fed.error().message)};
   connection_lost(index, fed.error().message);
@@ -276,7 +283,7 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
   std::vector<std::size_t> again;
   std::vector<Outcome> again_outcomes;
   std::uint64_t acknowledged = 0;
-  bool may_repeat = client.attempt < context_.options.attempts;
+  bool may_repeat = client.attempt < context_.options.attempts, deferred = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const RecipientResult& result = results[i];
     std::size_t recipient = client.pending[i];
@@ -285,6 +292,7 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
       append_line({client.message.id, client.message.recipients[recipient], client.message.digest,
                    client.message.size, result.outcome, result.code, client.attempt, since_us},
                   account_lines_);
+    deferred = deferred || result.outcome == Outcome::deferred;
     bool settled = result.outcome == Outcome::acknowledged || result.outcome == Outcome::refused;
     if (!settled && may_repeat) {
       again.push_back(recipient);
@@ -293,14 +301,13 @@ void Worker::settle(std::size_t index, std::span<const RecipientResult> results,
     }
     ++stats_.last_outcomes[static_cast<std::size_t>(result.outcome)];
     acknowledged += result.outcome == Outcome::acknowledged;
-    if (result.code == 0) client.all_replied = false;
     if (result.outcome != Outcome::acknowledged) client.all_acknowledged = false;
   }
   count_acknowledged(client, acknowledged);
   client.pending = std::move(again);
   client.pending_outcomes = std::move(again_outcomes);
   client.phase = Client::Phase::ready;
-  client.retry_at = lost ? now_ : now_ + context_.options.retry_delay;
+  client.retry_at = lost && !deferred ? now_ : now_ + context_.options.retry_delay;
   if (!lost) client.backoff = Duration(0);
   if (client.pending.empty()) end_message(client);
 }
@@ -322,19 +329,19 @@ void Worker::count_acknowledged(Client& client, std::uint64_t recipients) {
   stats_.window = now_ - context_.schedule.window_start();
 }
 
-// After all replies, or after the last attempt.
+// After all replies, after the last attempt, or at the end of the drain. Without an acknowledgement for each
+// recipient, the time until then counts as a failure.
 void Worker::end_message(Client& client) {
   if (!client.pending.empty())  // the run has ended before their repetition
     for (Outcome outcome : client.pending_outcomes) ++stats_.last_outcomes[static_cast<std::size_t>(outcome)];
-  bool complete = client.all_replied && client.pending.empty();
-  if (complete && client.all_acknowledged) seconds_.record(now_ - client.due);
+  bool good = client.all_acknowledged && client.pending.empty();
+  if (good) seconds_.record(now_ - client.due);
   // An open loop counts the messages that were due in the window, however late they end: otherwise those that
-  // wait in a stall at its end would be missing.
-  bool in_window = context_.schedule.in_window(context_.schedule.open_loop() ? client.due : now_);
-  if (complete && in_window) {
+  // wait in a stall at its end would be missing. A closed loop counts those that end in it.
+  if (context_.schedule.in_window(context_.schedule.open_loop() ? client.due : now_)) {
     ++stats_.messages;
-    stats_.latency.record(now_ - client.due, client.all_acknowledged);
-    if (context_.schedule.open_loop()) stats_.service.record(now_ - client.began, client.all_acknowledged);
+    stats_.latency.record(now_ - client.due, good);
+    if (context_.schedule.open_loop()) stats_.service.record(now_ - client.began, good);
   }
   client.pending.clear();
   client.busy = false;

@@ -99,7 +99,9 @@ TEST(Plot, RatesOfLoadsAndOfASearch) {
 }
 
 TEST(Plot, LatencyAndSeconds) {
-  PlotInput input = report("a", R"({"settings": {"warmup_s": 1, "ramp_s": 0}, "window_s": 2,
+  PlotInput input = report(
+      "a",
+      R"({"settings": {"warmup_s": 1, "ramp_s": 0}, "window_s": 2, "tick_s": 0.5, "acknowledged_per_tick": [1, 2, 3, 4, 5, 6, 7],
       "latency_distribution": [[1.5, 90], [20, 99], [30, 100]],
       "seconds": [{"acknowledged": 5}, {"acknowledged": 7}, {"acknowledged": 6}, {"acknowledged": 1}]})");
   auto latency = plot({.kind = PlotKind::latency}, {input});
@@ -112,9 +114,20 @@ TEST(Plot, LatencyAndSeconds) {
       << "the second after the window is left out";
 }
 
+TEST(Plot, TicksAndMarks) {
+  PlotInput input = report("a", R"({"settings": {"warmup_s": 0, "ramp_s": 0}, "window_s": 2, "tick_s": 0.5,
+      "acknowledged_per_tick": [1, 2, 3, 4, 5, 6]})");
+  auto chart = plot({.kind = PlotKind::ticks, .marks = {{1.2, "killed <here>"}}}, {input});
+  ASSERT_TRUE(chart) << chart.error().message;
+  EXPECT_NE(chart->svg.find("killed &lt;here&gt;"), std::string::npos);
+  std::size_t at = chart->svg.find("points=\"");
+  EXPECT_EQ(count(chart->svg.substr(at, chart->svg.find("fill", at) - at), ","), 4u)
+      << "two seconds have four ticks";
+}
+
 TEST(Plot, WhatIsMissingIsNamed) {
-  for (PlotKind kind :
-       {PlotKind::latency, PlotKind::seconds, PlotKind::clients, PlotKind::rate, PlotKind::bars}) {
+  for (PlotKind kind : {PlotKind::latency, PlotKind::seconds, PlotKind::ticks, PlotKind::clients,
+                        PlotKind::rate, PlotKind::bars}) {
     auto chart = plot({.kind = kind}, {report("broken", R"({"settings": 5})")});
     ASSERT_FALSE(chart);
     EXPECT_NE(chart.error().message.find("broken: the report has no"), std::string::npos)

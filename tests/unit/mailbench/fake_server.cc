@@ -62,6 +62,7 @@ bool FakeServer::end_message(int fd, Transaction& t) {
 void FakeServer::serve(int fd) {
   loopback::LineReader lines(fd);
   auto reply = [&](std::string_view text) { loopback::send_all(fd, text, behaviour_.bytewise ? 1 : 0); };
+  if (greeted_++ >= behaviour_.connections_max) return;
   reply(behaviour_.greeting);
   Transaction t;
   while (auto line = lines.next()) {
@@ -89,7 +90,7 @@ void FakeServer::serve(int fd) {
       if (!chunk) return;
       t.message.text += *chunk;
       if (!line->ends_with(" LAST"))
-        reply("250 more\r\n");
+        reply(behaviour_.on_chunk);
       else if (!end_message(fd, t))
         return;
     } else if (*line == "QUIT") {

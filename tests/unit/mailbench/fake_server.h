@@ -35,7 +35,9 @@ class FakeServer {
       return "250 ok\r\n";
     };
     std::string greeting = "220 fake\r\n";
-    bool delivered_to = true;  // written into the stored message
+    std::string on_chunk = "250 more\r\n";       // the reply to a chunk before the last
+    std::uint64_t connections_max = UINT64_MAX;  // further ones are closed before the greeting
+    bool delivered_to = true;                    // written into the stored message
   };
   FakeServer(std::string spool, Behaviour behaviour);
   std::string endpoint() const { return server_.address(); }
@@ -50,7 +52,7 @@ class FakeServer {
 
   std::string spool_;
   Behaviour behaviour_;
-  std::atomic<std::uint64_t> messages_{0}, files_{0};
+  std::atomic<std::uint64_t> messages_{0}, files_{0}, greeted_{0};
   loopback::Server server_;
 };
 

@@ -56,10 +56,23 @@ TEST(ImapResponse, LimitsAreKept) {
   ImapResponseParser parser;
   std::string_view huge = "* 1 FETCH (BODY[] {99999999999}\r\n";
   EXPECT_FALSE(parser.feed(huge));
+  ImapResponseParser many;
+  std::string literals = "* 1 FETCH (";
+  for (std::size_t i = 0; i <= ImapResponseParser::kLiteralsMax; ++i) literals += "X {1}\r\ny ";
+  std::string_view all = literals;
+  EXPECT_FALSE(many.feed(all));
   ImapResponseParser other;
   std::string line(ImapResponseParser::kLineMax + 1, 'x');
   std::string_view rest = line;
   EXPECT_FALSE(other.feed(rest));
+}
+
+// A text for people may end like a literal.
+TEST(ImapResponse, TextsAreNoLiterals) {
+  auto all = responses("* OK hello {5}\r\n* BYE {1}\r\nm1 NO [X] {12}\r\n* 1 EXISTS\r\n", 7);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].text, "* OK hello {5}");
+  EXPECT_EQ(all[2].text, "m1 NO [X] {12}");
 }
 
 TEST(ImapFetched, TheContentInEachForm) {

@@ -85,11 +85,37 @@ TEST_F(LdaTest, AProgramThatDoesNotEndHasNoOutcome) {
 TEST_F(LdaTest, WhatCannotRunIsAnErrorAtOnce) {
   auto missing = run("/nonexistent/agent %to%");
   ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Errc::unavailable);
   EXPECT_NE(missing.error().message.find("/nonexistent/agent"), std::string::npos);
-  fs::remove(load_.account);
+  // The account was not begun, so the next run may use the file.
+  std::ofstream(directory_ + "/no-program") << "#";
+  auto not_executable = run(directory_ + "/no-program");
+  ASSERT_FALSE(not_executable);
+  EXPECT_EQ(not_executable.error().code, Errc::unavailable);
   auto unknown_value = run("/bin/true %maildir%");
   ASSERT_FALSE(unknown_value);
   EXPECT_EQ(unknown_value.error().code, Errc::invalid);
+}
+
+// A program that outlives the run is ended at the end of the drain, and has no outcome.
+TEST_F(LdaTest, TheDrainEndsPrograms) {
+  load_.schedule.messages.reset();
+  load_.schedule.duration = 50ms;
+  load_.schedule.drain = 50ms;
+  load_.timeout = 1h;
+  auto r = run("/bin/sleep 100000");
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->load.stats.outcomes[static_cast<std::size_t>(Outcome::unknown)], 3u);
+}
+
+TEST_F(LdaTest, AnOpenLoopOfPrograms) {
+  load_.schedule.rate = 200;
+  auto r = run("/usr/bin/tee %home%/new/%id%", {{"home", directory_ + "/spool/%n"}});
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->load.stats.latency.good.count(), 40u);
+  EXPECT_EQ(r->load.stats.service.good.count(), 40u);
+  EXPECT_NE(lda_text(load_, *lda_, *r).find("open: 200.0 messages a second"), std::string::npos);
+  EXPECT_NE(lda_json(load_, *lda_, *r).find("from_sending_ms"), std::string::npos);
 }
 
 TEST(LdaOptionsTest, TheCommandLine) {

@@ -313,6 +313,8 @@ TEST_F(LoadTest, AHangupEndsARunInGoodOrder) {
     o.schedule.duration = 1h;
     LoadResult r = load(o);
     EXPECT_TRUE(r.interrupted) << number;
+    EXPECT_LT(r.stats.window, Duration(1h));  // it ended at the signal
+    EXPECT_GT(r.stats.window, Duration(0));
     EXPECT_GE(last(r, Outcome::acknowledged), 20u);
     EXPECT_NE(report_text(o, r).find("(interrupted)"), std::string::npos);
     EXPECT_TRUE(verify().good());
@@ -392,10 +394,51 @@ TEST_F(LoadTest, RealMessagesAreVerifiedToo) {
 }
 
 // The first message takes 300 ms, and the others wait behind it. An open loop counts that wait for each of
-// them, also for those that end after the window. Failures are not among the latencies.
+// them, also for those that end after the window.
 TEST_F(LoadTest, AnOpenLoopCountsTheWaitBehindAStall) {
   FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
                       if (m.ordinal == 0) std::this_thread::sleep_for(300ms);
+                      return accept_all(m);
+                    }});
+  LoadOptions o = options(server, 1);
+  o.clients = 1;
+  o.schedule.messages.reset();
+  o.schedule.rate = 1000;
+  o.schedule.duration = 100ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(r.messages_started, 100u);
+  EXPECT_EQ(r.behind, 0u);
+  EXPECT_GE(r.waiting, 95u);  // the one client was busy to the end of the window
+  EXPECT_EQ(r.stats.latency.good.count(), 100u);
+  EXPECT_GE(r.stats.latency.good.percentile(50), 240'000'000u);  // due in the middle of the window, sent
+                                                                 // after the stall
+  EXPECT_LT(r.stats.service.good.percentile(50), 240'000'000u);
+  EXPECT_EQ(r.stats.generator.late_ns.count() + r.stats.generator.without_client +
+                r.stats.generator.without_connection,
+            100u);
+}
+
+// Without time for the drain, they are not sent. The report does not hide them.
+TEST_F(LoadTest, MessagesThatAreNeverSentAreNamed) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      if (m.ordinal == 0) std::this_thread::sleep_for(300ms);
+                      return accept_all(m);
+                    }});
+  LoadOptions o = options(server, 1);
+  o.clients = 1;
+  o.schedule.messages.reset();
+  o.schedule.rate = 1000;
+  o.schedule.duration = 100ms;
+  o.schedule.drain = 0s;
+  LoadResult r = load(o);
+  EXPECT_GE(r.behind, 90u);
+  EXPECT_EQ(r.stats.latency.good.count(), 0u);
+  EXPECT_EQ(r.stats.latency.failed.count(), 1u);  // the message in flight
+  EXPECT_NE(report_text(o, r).find("messages were due and never sent"), std::string::npos);
+}
+
+TEST_F(LoadTest, FailuresAreApartFromLatencies) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
                       Plan plan = accept_all(m);
                       if (m.ordinal % 10 == 9) {
                         plan.replies = "451 4.3.0 later\r\n";
@@ -405,23 +448,75 @@ TEST_F(LoadTest, AnOpenLoopCountsTheWaitBehindAStall) {
                     }});
   LoadOptions o = options(server, 100);
   o.clients = 1;
-  o.schedule.rate = 1000;
-  o.schedule.duration = 100ms;
   LoadResult r = load(o);
-  EXPECT_EQ(r.stats.messages + r.behind, 100u);
-  EXPECT_EQ(r.stats.latency.good.count() + r.stats.latency.failed.count(), r.stats.messages);
-  EXPECT_GE(r.stats.latency.good.max(), 300'000'000u);
-  EXPECT_GE(r.behind, 95u);  // the one client was busy to the end of the window
-  EXPECT_LT(r.stats.service.good.percentile(50), r.stats.latency.good.max() + 1);
-
-  std::filesystem::remove(o.account);
-  o.schedule.duration = 10s;
-  r = load(o);
-  EXPECT_EQ(r.behind, 0u);
   EXPECT_EQ(r.stats.latency.failed.count(), 10u);
+  EXPECT_EQ(r.stats.latency.good.count(), 90u);
   EXPECT_EQ(r.stats.phase(Phase::message).failed.count(), 10u);
   EXPECT_EQ(r.stats.phase(Phase::message).good.count(), 90u);
   EXPECT_EQ(r.stats.phase(Phase::rcpt).good.count(), 100u);
+}
+
+TEST_F(LoadTest, AMessageWithoutAReplyIsAFailureToo) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.ordinal == 3) plan.replies.clear();
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 10);
+  o.clients = 1;
+  o.timeout = 50ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(r.stats.latency.failed.count(), 1u);
+  EXPECT_GE(r.stats.latency.failed.max(), 50'000'000u);
+  EXPECT_EQ(r.stats.latency.good.count(), 9u);
+}
+
+// A server that dies in the middle: the time until the end of the window is a gap.
+TEST_F(LoadTest, TheGapLastsToTheEndOfTheWindow) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.ordinal >= 20) plan.replies.clear();
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 1);
+  o.clients = 1;
+  o.schedule.messages.reset();
+  o.schedule.duration = 1200ms;
+  o.schedule.drain = 0s;
+  LoadResult r = load(o);
+  EXPECT_GE(longest_gap(r.stats), Duration(500ms));
+  EXPECT_GE(r.stats.acknowledged_per_tick.size(), 12u);
+  EXPECT_GE(r.seconds.size(), 1u);
+}
+
+// The server serves one connection only. The other thread's client never gets one, and the run goes on.
+TEST_F(LoadTest, AThreadWithoutAConnectionDoesNotEndTheRun) {
+  FakeServer server(spool(), {.connections_max = 1});
+  LoadOptions o = options(server, 1);
+  o.clients = 2;
+  o.threads = 2;
+  o.schedule.messages.reset();
+  o.schedule.duration = 500ms;
+  o.connect_timeout = 50ms;
+  LoadResult r = load(o);
+  EXPECT_GT(r.stats.acknowledged, 0u);
+  EXPECT_GT(r.stats.failed_connections, 0u);
+  EXPECT_GT(r.stats.phase(Phase::connect).failed.count(), 0u);
+}
+
+// RFC 3030: the connection ends, but a 4xx is still a 4xx.
+TEST_F(LoadTest, ADeferredChunkIsRepeatedAfterTheDelay) {
+  FakeServer server(spool(), {.on_chunk = "452 4.3.1 later\r\n"});
+  LoadOptions o = options(server, 1);
+  o.clients = 1;
+  o.bdat = true;
+  o.chunk = 300;
+  o.attempts = 3;
+  o.retry_delay = 100ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(all(r, Outcome::deferred), 3u);
+  EXPECT_EQ(last(r, Outcome::deferred), 1u);
+  EXPECT_GE(r.stats.latency.failed.max(), 200'000'000u);
 }
 
 TEST_F(LoadTest, TheSecondsAreThoseOfTheRun) {
@@ -465,7 +560,8 @@ TEST_F(LoadTest, AThreadWithoutIdleTimeIsNamed) {
   r.stats.generator.busiest = 0.5;
   for (int i = 0; i < 100; ++i) r.stats.generator.late_ns.record(6'000'000);
   r.stats.generator.without_client = 5;
-  EXPECT_EQ(warnings(o, r).size(), 2u);
+  r.stats.generator.without_connection = 5;
+  EXPECT_EQ(warnings(o, r).size(), 3u);
 }
 
 TEST_F(LoadTest, ASearchFindsARate) {

@@ -126,6 +126,7 @@ TEST(Options, Contradictions) {
       {"--zipf", "-1"},
       {"--messages-from", "/d", "--size", "4KiB"},
       {"--search", "quick"},
+      {"--search", "p99<1s", "--messages", "5"},
   };
   for (const auto& more : cases) {
     std::vector<std::string> arguments = {"--to", "/s", "-d", "1s"};
@@ -134,6 +135,23 @@ TEST(Options, Contradictions) {
   }
   EXPECT_FALSE(parse_calibrate({"-d", "1s", "--starttls"}));
   EXPECT_TRUE(parse_calibrate({"-d", "1s", "--transport", "tcp"})->tcp);
+}
+
+TEST(Options, Plots) {
+  auto c = parse_plot({"--kind", "ticks", "--mark", "1.5=killed", "--mark", "2=a=b", "-o", "x.svg",
+                       "lmtpd=a.json", "b.json"});
+  ASSERT_TRUE(c) << c.error().message;
+  ASSERT_EQ(c->plot.marks.size(), 2u);
+  EXPECT_EQ(c->plot.marks[1].second, "a=b");
+  EXPECT_EQ(c->reports[0], (std::pair<std::string, std::string>{"lmtpd", "a.json"}));
+  EXPECT_EQ(c->reports[1], (std::pair<std::string, std::string>{"", "b.json"}));
+  for (std::vector<std::string> bad : {std::vector<std::string>{"--kind", "ticks", "--mark", "x=1", "a"},
+                                       {"--kind", "ticks", "--mark", "1", "a"},
+                                       {"--mark", "1=x", "a"},
+                                       {"--text", "a"},
+                                       {},
+                                       {"--kind", "pie", "a"}})
+    EXPECT_FALSE(parse_plot(bad));
 }
 
 }  // namespace

@@ -46,5 +46,30 @@ TEST(Schedule, StopEndsIt) {
   EXPECT_TRUE(s.over(kStart));
 }
 
+TEST(Schedule, AnOpenLoopGivesWhatIsLateAfterTheWindow) {
+  Schedule s({.rate = 10.0, .duration = 1s}, kStart);
+  EXPECT_FALSE(s.ended(kStart + 999ms));
+  EXPECT_TRUE(s.ended(kStart + 1s));
+  EXPECT_FALSE(s.over(kStart + 1s));
+  for (int i = 0; i < 10; ++i) {
+    auto grant = s.take(kStart + 5s);
+    ASSERT_TRUE(std::holds_alternative<Schedule::Grant>(grant)) << i;
+    EXPECT_EQ(std::get<Schedule::Grant>(grant).intended, kStart + 100ms * i);
+  }
+  EXPECT_TRUE(std::holds_alternative<Schedule::Over>(s.take(kStart + 5s)));
+  EXPECT_TRUE(s.over(kStart + 5s));
+}
+
+TEST(Schedule, TheWindowEndsWithASignal) {
+  Schedule s({.rate = 10.0, .duration = 100s}, kStart);
+  (void)s.take(kStart);
+  s.stop();
+  EXPECT_TRUE(s.ended(kStart + 2s));
+  EXPECT_TRUE(s.ended(kStart + 3s));
+  EXPECT_EQ(s.window_end(), kStart + 2s);
+  EXPECT_EQ(s.behind(kStart + 50s), 19u);
+  EXPECT_TRUE(std::holds_alternative<Schedule::Over>(s.take(kStart + 3s)));
+}
+
 }  // namespace
 }  // namespace twinloft::mailbench

@@ -30,6 +30,14 @@ TEST(RateSearch, FindsTheLimit) {
   }
 }
 
+TEST(RateSearch, EndsForAServerWithoutALimit) {
+  RateSearch s(100, 0.03, 2);
+  int trials = 0;
+  for (; s.next(); ++trials) s.take(true);
+  EXPECT_LE(trials, 100);
+  EXPECT_FALSE(s.found());
+}
+
 TEST(RateSearch, GivesUpBelowAThousandthOfTheFirstRate) {
   int trials = 0;
   EXPECT_FALSE(search(100, 0, trials));
@@ -51,13 +59,13 @@ TEST(RateSearch, AConfirmationThatFailsLowersTheRate) {
 }
 
 LoadResult result(std::initializer_list<std::uint64_t> latencies_ms, std::uint64_t failed = 0,
-                  std::uint64_t behind = 0) {
+                  std::uint64_t waiting = 0) {
   LoadResult out;
   for (std::uint64_t ms : latencies_ms) out.stats.latency.record(std::chrono::milliseconds(ms), true);
-  out.stats.outcomes[0] = latencies_ms.size();
-  out.stats.outcomes[1] = failed;
+  out.stats.last_outcomes[0] = latencies_ms.size();
+  out.stats.last_outcomes[1] = failed;
   out.messages_started = latencies_ms.size() + failed;
-  out.behind = behind;
+  out.waiting = waiting;
   return out;
 }
 
@@ -77,7 +85,7 @@ TEST(Promise, FailuresAndMessagesNotSent) {
   EXPECT_NE(strict->broken_by(result({1, 2, 3}, 1)), "");
   EXPECT_EQ(lenient->broken_by(result({1, 2, 3}, 1)), "");
   EXPECT_NE(lenient->broken_by(result({1, 2}, 1)), "");
-  EXPECT_EQ(strict->broken_by(result({1, 2, 3}, 0, 1)), "1 messages were due and not sent");
+  EXPECT_EQ(strict->broken_by(result({1, 2, 3}, 0, 1)), "1 messages were due and not sent at the end");
 }
 
 TEST(Promise, BadTextsAreNamed) {

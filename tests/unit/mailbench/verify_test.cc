@@ -357,6 +357,30 @@ TEST_F(VerifyTest, WaitsForMailThatIsOnItsWay) {
   EXPECT_EQ(r->acknowledged_found, 6u);
 }
 
+TEST_F(VerifyTest, WhatIsLeftInTmpIsNotAwaited) {
+  fs::path file = good(1);
+  std::ofstream(file.parent_path().parent_path() / "tmp" / "old") << "x";
+  VerifyOptions o;
+  o.wait = std::chrono::hours(1);
+  auto r = verify(o);
+  ASSERT_TRUE(r);
+  EXPECT_TRUE(r->good());
+  EXPECT_EQ(r->left_in_tmp, 1u);
+}
+
+// The first delivery makes the spool.
+TEST_F(VerifyTest, WaitsForASpoolThatIsNotThereYet) {
+  good(1);
+  fs::rename(spool(), directory_ + "/later");
+  VerifyOptions o;
+  o.wait = std::chrono::hours(1);
+  std::jthread delivery([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    fs::rename(directory_ + "/later", spool());
+  });
+  expect_good(o);
+}
+
 TEST_F(VerifyTest, TheWaitEnds) {
   good(1);
   fs::remove(good(2));

@@ -40,7 +40,9 @@ class AccountWriter {
   static Result<AccountWriter> create(const std::string& path, std::string_view run, WallTime started);
   AccountWriter(AccountWriter&& other) noexcept : fd_(std::move(other.fd_)), path_(std::move(other.path_)) {}
 
+  // After an error, nothing more is appended.
   Status append(std::string_view lines);
+  bool empty() const { return line_count_ == 0 && !failed_; }  // without append() at the same time
   // Empties the file, for a run that has not begun. Only before the first append().
   Status discard();
   // Writes the closing line, which marks the account as complete, and makes the file durable.
@@ -53,6 +55,7 @@ class AccountWriter {
   Fd fd_;
   std::string path_;
   std::uint64_t line_count_ = 0;
+  bool failed_ = false;
 };
 
 // Reads an account line by line. A last line without a line feed, as after a kill, is not returned.

@@ -19,7 +19,9 @@ namespace twinloft::mailbench {
 class ImapClient {
  public:
   enum class Security { clear, starttls, tls };
-  static constexpr std::chrono::seconds kTimeout{60};  // of each read and write
+  static constexpr std::chrono::seconds kTimeout{60};        // of each read and write
+  static constexpr std::chrono::seconds kCommandTime{3600};  // of a command
+  static constexpr std::size_t kMailboxesMax = 100'000;
 
   // tls: outlives the client; unused for Security::clear. Errors: of the connection, or the server's refusal.
   static Result<ImapClient> connect(const Endpoint& endpoint, Security security, const TlsContext* tls);

@@ -26,8 +26,9 @@ struct ImapToken {
 
 class ImapResponseParser {
  public:
-  static constexpr std::size_t kLineMax = 1 << 20;        // bytes of a response without its literals
-  static constexpr std::uint64_t kLiteralMax = 1u << 31;  // bytes
+  static constexpr std::size_t kLineMax = 1 << 20;  // bytes of a response without its literals
+  static constexpr std::uint64_t kLiteralMax = (1u << 30) + (1u << 20);  // bytes, of all of a response
+  static constexpr std::size_t kLiteralsMax = 64;
 
   // Removes bytes from the front, up to the end of a response. True: response() is complete. Errors:
   // Errc::corrupt, a limit is passed or a size is malformed.
@@ -39,6 +40,7 @@ class ImapResponseParser {
   ImapResponse response_;
   std::size_t line_start_ = 0;  // of the present line in response_.text
   std::optional<std::uint64_t> literal_left_;
+  std::uint64_t literal_bytes_ = 0;
   bool complete_ = false;
 };
 

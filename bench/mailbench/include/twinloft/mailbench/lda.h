@@ -25,8 +25,8 @@ struct LdaResult {
 };
 
 // The macros that have a value without LdaOptions::values: from, to, user, original_to, domain, detail, id,
-// size, client, lhlo, uid, gid. Errors: as for run_load(), or Errc::invalid, the command cannot be expanded
-// for a user.
+// size, client, lhlo, uid, gid. Errors: as for run_load(); Errc::invalid, the command cannot be expanded for
+// a user; Errc::unavailable, the program cannot be started.
 Result<LdaResult> run_lda(const LoadOptions& load, const LdaOptions& lda);
 std::string lda_text(const LoadOptions& load, const LdaOptions& lda, const LdaResult& result);
 std::string lda_json(const LoadOptions& load, const LdaOptions& lda, const LdaResult& result);

@@ -46,6 +46,7 @@ struct LoadOptions {
   std::uint64_t seed = 1;
   unsigned attempts = 1;  // of a message; 1: no retry
   Duration retry_delay = std::chrono::seconds(1);
+  Duration backoff_max = std::chrono::seconds(1);       // between attempts to connect
   Duration timeout = std::chrono::seconds(300);         // of a reply
   Duration connect_timeout = std::chrono::seconds(10);  // until the first connection
   std::string account;                                  // empty: none
@@ -55,22 +56,23 @@ struct LoadOptions {
 // What the generator's own threads did in the window. A thread that has no idle time is the limit itself.
 struct GeneratorStats {
   std::uint64_t cpu_ns = 0;
-  std::uint64_t cpu_attempts = 0;    // attempts that ended while cpu_ns was taken
-  double busiest = 0;                // the thread with the least idle time: its share, running and waiting
-  double waited = 0;                 // of that share: runnable, and waiting for a processor
-  Histogram lag_ns;                  // from the return of epoll_pwait2 to the handling of each event
-  Histogram late_ns;                 // open loop: from when a message was due, although a client was free
-  std::uint64_t without_client = 0;  // open loop: messages that were due when no client was free
+  std::uint64_t cpu_attempts = 0;  // attempts that ended while cpu_ns was taken
+  double busiest = 0;              // the thread with the least idle time: its share, running and waiting
+  double waited = 0;               // of that share: runnable, and waiting for a processor
+  Histogram lag_ns;                // how long each event waited at most until it was handled
+  Histogram late_ns;               // open loop: from when a message was due, although a client was free
+  // Open loop: messages that were due when no client was free, or when clients had no connection yet.
+  std::uint64_t without_client = 0, without_connection = 0;
 
   void merge(const GeneratorStats& other);
 };
 
 struct LoadStats {
   // Within the measured window. An open loop counts a message by the time when it was due.
-  Timing latency;                  // of messages with a reply for each recipient; good: all acknowledged
+  Timing latency;                  // good: every recipient acknowledged; failed: until that was clear
   Timing service;                  // open loop: the same from the first byte
   std::uint64_t acknowledged = 0;  // recipients
-  std::uint64_t messages = 0;      // transactions that ended with replies
+  std::uint64_t messages = 0;      // that ended, acknowledged or not
   std::uint64_t bytes = 0;         // message sizes, once for each acknowledged recipient
   GeneratorStats generator;
   Duration window{0};
@@ -102,8 +104,10 @@ struct LoadResult {
   LoadStats stats;
   std::vector<Second> seconds;
   std::uint64_t messages_started = 0;
-  std::uint64_t behind = 0;  // open loop: messages that were due and not sent at the end
-  std::string corpus;        // what was taken from LoadOptions::messages_from, in words
+  std::uint64_t waiting = 0;  // open loop: messages that were due and not sent at the end of the window
+  std::uint64_t behind = 0;   // open loop: messages that were due and not sent, also not during the drain
+  std::uint64_t users = 0;
+  std::string corpus;  // what was taken from LoadOptions::messages_from, in words
   bool interrupted = false;
 };
 
@@ -112,7 +116,10 @@ struct LoadResult {
 // users), Errc::denied (the account cannot be created), or the error of writing the account.
 Result<LoadResult> run_load(LoadOptions options);
 
-// The longest time without an acknowledgement, between the first and the last. In multiples of kTick.
+// The ticks and seconds until then exist, also those without an event.
+void cover_window(LoadResult& result, Duration until);
+
+// The longest time without an acknowledgement, after the first one. In multiples of kTick.
 Duration longest_gap(const LoadStats& stats);
 
 }  // namespace twinloft::mailbench

@@ -47,6 +47,7 @@ class Users {
   // format: with %u (the number) or %0Nu (the number in N digits) once. %% is a percent sign. Errors:
   // Errc::invalid.
   static Result<Users> from_format(std::string format, std::uint64_t first, std::uint64_t count);
+  // In this order; an address that comes again is left out.
   static Result<Users> from_list(std::vector<std::string> addresses);
   std::uint64_t size() const { return count_; }
   std::string address(std::uint64_t index) const;  // index < size()

@@ -13,6 +13,7 @@ namespace twinloft::mailbench {
 enum class PlotKind {
   latency,  // latency over percentiles
   seconds,  // messages a minute, second by second
+  ticks,    // the same by tenths of a second
   clients,  // messages a minute over the number of clients
   rate,     // p50 and p99 over the offered rate
   bars,     // messages a minute
@@ -27,7 +28,8 @@ struct PlotInput {
 
 struct PlotOptions {
   PlotKind kind = PlotKind::latency;
-  std::string title{};  // empty: by the kind
+  std::string title{};                                  // empty: by the kind
+  std::vector<std::pair<double, std::string>> marks{};  // PlotKind::seconds and ticks: at these seconds
 };
 
 struct Plot {

@@ -18,7 +18,7 @@ namespace twinloft::mailbench {
 
 // "p99<50ms", "p50<5ms,p99.9<200ms", "max<1s", "mean<3ms", "failed<0.1%". Latency is that of
 // LoadStats::latency, good. Without `failed`, no recipient may fail. At most a thousandth of the due messages
-// may be unsent at the end.
+// may wait at the end of the window.
 class Promise {
  public:
   static Result<Promise> parse(std::string_view text);
@@ -37,7 +37,7 @@ class Promise {
 
   std::string text_;
   std::vector<Latency> latencies_;
-  double failed_max_ = 0;  // share of the recipients' attempts
+  double failed_max_ = 0;  // share of the recipients, in the whole trial
 };
 
 struct Trial {
@@ -59,9 +59,10 @@ class RateSearch {
   std::optional<double> found() const { return confirmed_; }
 
  private:
+  static constexpr unsigned kTrialsMax = 100;
   static constexpr double kLeastShare = 1.0 / 1024;  // of the first rate: below it the search gives up
   double start_, precision_;
-  unsigned confirmations_, passed_ = 0;
+  unsigned confirmations_, passed_ = 0, trials_ = 0;
   double low_ = 0, high_ = 0;  // the highest kept rate, the lowest broken one; 0: none
   double rate_;
   bool confirming_ = false, ended_ = false;

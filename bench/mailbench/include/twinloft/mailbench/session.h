@@ -71,6 +71,8 @@ class Session {
 
   bool handshake_wanted() const { return state_ == State::handshake; }
   void secured(Instant now);
+  void handshake_failed(Instant now);  // before abandon()
+  bool greeted() const { return state_ != State::greeting; }
 
   bool ready() const { return state_ == State::ready; }
   void begin(const Envelope& envelope, Instant now);  // only if ready()

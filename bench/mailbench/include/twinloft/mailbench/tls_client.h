@@ -30,6 +30,7 @@ class TlsContext {
   };
   std::unique_ptr<SSL_CTX, Free> context_;
   std::string name_;
+  bool checked_ = false;
 };
 
 class TlsClient {
@@ -38,7 +39,7 @@ class TlsClient {
 
   // Takes bytes from the network, and goes on with the handshake. Errors: of the handshake or of a record.
   Status feed(std::string_view received);
-  bool established() const;
+  bool established() const { return established_; }
   // Decrypted bytes. 0: none until the next feed(). Errors: Errc::unavailable, the server has ended TLS.
   Result<std::size_t> read(std::span<char> out);
   Status write(std::string_view plain);  // after established()
@@ -54,6 +55,7 @@ class TlsClient {
   BIO* received_ = nullptr;  // of ssl_
   BIO* sent_ = nullptr;
   std::string output_;
+  bool checked_ = false, established_ = false;
 };
 
 }  // namespace twinloft::mailbench

@@ -5,6 +5,9 @@
 // again.
 #pragma once
 
+#include <sys/epoll.h>
+
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -26,9 +29,16 @@
 #include "twinloft/mailbench/session.h"
 #include "twinloft/mailbench/tls_client.h"
 
-struct epoll_event;
-
 namespace twinloft::mailbench {
+
+// What all workers of a run know of each other.
+struct RunState {
+  std::atomic<bool> connected{false};        // one client has had a connection
+  std::atomic<std::int64_t> idle{0};         // clients that wait for a message (open loop)
+  std::atomic<bool> drained{false};          // waiting is set
+  std::atomic<std::uint64_t> waiting{0};     // messages that were due at the window's end, and not sent yet
+  std::atomic<std::int64_t> unconnected{0};  // clients that have not had a connection yet
+};
 
 class Worker {
  public:
@@ -44,6 +54,7 @@ class Worker {
     const Users& users;
     const TextBlock& block;
     Series& series;
+    RunState& run;
   };
   // The clients first_client, first_client + 1 ... of the run.
   Worker(Context context, std::size_t first_client, std::size_t clients);
@@ -62,13 +73,15 @@ class Worker {
   };
 
   Status loop(const std::function<void(const LoadStats&)>& on_tick);
-  int wait(std::span<epoll_event> events);  // the number of events, or a negative errno
+  int wait();  // the number of events, or a negative errno
+  void begin_drain();
   void fire_timers();
   void wake_idle();
+  void set_idle(Client& client, bool idle);
   void on_timer(std::size_t index);
   void arm(std::size_t index, Instant at);
   void on_event(std::size_t index, std::uint32_t events);
-  void stop_idle_clients();
+  void end_idle_clients();
   void abandon_all();
 
   void connect(std::size_t index);
@@ -101,6 +114,8 @@ class Worker {
   std::vector<std::unique_ptr<Client>> clients_;
   std::size_t live_ = 0;
   Fd epoll_;
+  std::vector<epoll_event> events_;    // room for all clients: no event waits for the next call
+  Instant batch_began_, waited_from_;  // since waited_from_, events of this batch may have waited
   std::priority_queue<Timer> timers_;
   Instant now_;
   // Open loop: clients without a message, and when one of them is needed. An entry is valid if the client's
@@ -118,7 +133,7 @@ class Worker {
   };
   static Sample sample_thread(Instant now);
   std::optional<Sample> window_start_;
-  bool window_done_ = false, stopping_ = false, ever_connected_ = false;
+  bool window_done_ = false, draining_ = false, stopping_ = false;
   Instant drain_end_;
   std::optional<Error> failure_;
 };
