@@ -1,11 +1,16 @@
-"""Cyrus IMAP's lmtpd as a peer of lmtpd (bench/lib/peers.py)."""
+"""Cyrus IMAP's lmtpd as a peer of lmtpd (bench/lib/peers.py).
+
+Its package conflicts with dovecot-imapd, so Cyrus runs in an unpacked root. The spool and the directory of its files are mounted
+there too. A path names the same file inside and outside.
+"""
 import imaplib, os, shutil
 
+import debian_root
 import twinloft as tl
 from peers import DOMAIN, Imap, Peer
 
 BINARIES = "/usr/lib/cyrus/bin"
-USER = "cyrus"
+USER, UID, GID = "cyrus", 61131, 8  # of the group mail
 # Durability is as shipped. duplicatesuppression: without it, lmtpd writes no Message-ID to deliver.db, so this is the faster
 # setting. The mailboxes' database is with the mail. Locks and the list of processes are lost with a crash anyway; Debian has them
 # in /run.
@@ -49,26 +54,36 @@ PASSWORD = "any"
 
 class Cyrus(Peer):
     """Cyrus IMAP's lmtpd: a process for each client waits. Every user has an INBOX before the load."""
-    title, needs, maildir_format = "Cyrus IMAP lmtpd", ("cyrmaster", BINARIES + "/lmtpd"), None
+    title, needs, maildir_format = "Cyrus IMAP lmtpd", debian_root.NEEDS, None
 
     def __init__(self, stage, name, spool_directory, clients):
         super().__init__(stage, name, spool_directory, clients)
         self.dir.mkdir()
         self._own(self.dir)
+        self._make_root()
         self._make_store()
         self.address, self.tcp_address = self.dir / "lmtp", f"127.0.0.1:{tl.free_port()}"
-        self.imap = Imap(f"127.0.0.1:{tl.free_port()}", f"user%u@{DOMAIN}", PASSWORD)
+        self.imap = Imap(f"127.0.0.1:{tl.free_port()}", "%u", self.dir / "password")
+        self.imap.password_file.write_text(PASSWORD + "\n")
         words = {"base": self.spool_directory, "dir": self.dir, "user": USER, "binaries": BINARIES, "clients": clients, "most": 4 * clients + 20,
                  "imap": self.imap.address, "tcp": self.tcp_address}
         self.configuration = {"imapd.conf": IMAPD.format(**words), "cyrus.conf": CYRUS.format(**words)}
         for file, text in self.configuration.items():
             (self.dir / file).write_text(text)
-        self.version = f"Cyrus IMAP {tl.run('dpkg-query', '-W', '-f', '${Version}', 'cyrus-imapd', check=False).stdout.strip()}"
+        self.version = f"Cyrus IMAP {debian_root.version(self._root.dir, 'cyrus-imapd')}"
 
     @staticmethod
     def _own(path):
         path.chmod(0o755)
-        shutil.chown(path, USER, "mail")
+        os.chown(path, UID, GID)
+
+    def _make_root(self):
+        stage = self.stage.inner(f"{self.name}-root")
+        self._root = debian_root.Root(stage, "cyrus", ["cyrus-imapd"])
+        self._root.user(USER, UID, GID)
+        for directory in (self.dir, self.spool_directory):
+            stage.mount(directory, self._root.dir / directory.relative_to("/"), "--bind")
+        self.root = str(self._root.dir)
 
     def _make_store(self):
         """Directories as Debian's cyrus-makedirs makes them."""
@@ -78,14 +93,14 @@ class Cyrus(Peer):
 
     def start(self):
         command = ["cyrmaster", "-C", self.dir / "imapd.conf", "-M", self.dir / "cyrus.conf", "-p", self.dir / "pid", "-D"]
-        self.process = self.group.start(self.name, command)
+        self.process = self.group.start(self.name, self._root.inside(*command))
         self.wait_listening(self.imap.address)
 
     def login(self, number):
         """A connection to the mailboxes of a user. None: of the administrator."""
         host, port = self.imap.address.rsplit(":", 1)
         client = imaplib.IMAP4(host, int(port), timeout=60)
-        client.login(self.imap.user.replace("%u", str(number)) if number else USER, self.imap.password)
+        client.login(f"user{number}@{DOMAIN}" if number else USER, PASSWORD)
         return client
 
     def users(self, count, first=1):

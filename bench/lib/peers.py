@@ -2,7 +2,7 @@
 
 PEERS has the classes by name. bench/lib/cyrus.py has Cyrus IMAP.
 """
-import os, pathlib, shutil
+import json, os, pathlib, shutil
 
 import dovecot_conf, filters, mail
 import twinloft as tl
@@ -20,10 +20,11 @@ class Peer:
     address, tcp_address: where it listens, for mailbench; tcp_address is always HOST:PORT. protocol: of both, "lmtp" or "smtp".
     spool: the directory for `mailbench verify`. maildir_format: as for `mailbench verify`. None: the store has another format,
     and all mailboxes are read over `imap`, an Imap.
+    root: the directory that the server has as its root, if it is not the machine's.
     configuration: the texts of its configuration, by file name. version: in words.
     """
     protocol, maildir_format, imap = "lmtp", "%d/%n/Maildir", None
-    title, needs = "", ()
+    title, needs, root = "", (), ""
 
     def __init__(self, stage, name, spool_directory, clients):
         self.stage, self.name, self.clients = stage, name, clients
@@ -52,6 +53,20 @@ class Peer:
         mailboxes = (self.spool / DOMAIN / f"user{n}/Maildir" for n in range(first, first + count))
         return sum(len(os.listdir(box / part)) for box in mailboxes for part in ("new", "cur") if (box / part).exists())
 
+    def verify_words(self):
+        """Where `mailbench verify` finds the mail."""
+        if self.imap:
+            return ["--imap", self.imap.address, "--imap-user", self.imap.user, "--imap-password-file", self.imap.password_file]
+        queues = [word for directory in self.queue_directories() for word in ("--queue", directory)]
+        return ["--spool", self.spool, "--maildir-format", self.maildir_format, *(["--wait", "2min", *queues] if queues else [])]
+
+    def verify(self, account):
+        """Every message that the account has as acknowledged is there, whole, and once. Returns mailbench's report."""
+        report = self.stage.dir / f"{self.name}.verify.json"
+        r = tl.run(tl.BIN / "mailbench", "verify", "--account", account, *self.verify_words(), "--json", report, check=False, timeout=600)
+        tl.expect(r.returncode == 0, f"mailbench verify ({self.name}): exit {r.returncode}\n{r.stdout}")
+        return json.loads(report.read_text())
+
     def is_idle(self):
         return not any(files for directory in self.queue_directories() for _, _, files in os.walk(directory))
 
@@ -77,10 +92,10 @@ class Peer:
 
 
 class Imap:
-    """All mailboxes over IMAP: address is HOST:PORT, user a format as mailbench's --user-format. The connection is in clear text."""
+    """All mailboxes over IMAP, with the words of mailbench's --imap, --imap-user and --imap-password-file. It is in clear text."""
 
-    def __init__(self, address, user, password):
-        self.address, self.user, self.password = address, user, password
+    def __init__(self, address, user, password_file):
+        self.address, self.user, self.password_file = address, user, password_file
 
 
 class Lmtpd(Peer):

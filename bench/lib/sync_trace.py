@@ -65,12 +65,16 @@ class Strace:
 
     def __enter__(self):
         pids = self.peer.pids()
-        self.directories = {str(pid): os.readlink(f"/proc/{pid}/cwd") for pid in pids}
+        self.directories = {str(pid): self._inside(os.readlink(f"/proc/{pid}/cwd")) for pid in pids}
         with open(f"{self.file}.log", "wb") as log:
             self.strace = subprocess.Popen(["strace", "-f", "-y", "-s", str(SHOWN), "-e", f"trace={','.join(sync_calls.CALLS)}", "-e", "signal=none", "-o", self.file,
                                             *(word for pid in pids for word in ("-p", str(pid)))], stdout=log, stderr=log)
         tl.wait_for(lambda: self._all_attached(pids), f"strace to see all processes of {self.peer.name}")
         return self
+
+    def _inside(self, text):
+        """Descriptors are shown with the machine's paths, and names as the server has them."""
+        return text.replace(self.peer.root, "") if self.peer.root else text
 
     def _all_attached(self, pids):
         tl.expect(self.strace.poll() is None, f"strace: {pathlib.Path(f'{self.file}.log').read_text()[-2000:]}")
@@ -80,7 +84,7 @@ class Strace:
     def __exit__(self, *_):
         self.strace.send_signal(signal.SIGINT)
         self.strace.wait()
-        self.lines = self.file.read_text(errors="replace").splitlines()
+        self.lines = self._inside(self.file.read_text(errors="replace")).splitlines()
 
 
 def read_if_there(path):
