@@ -1,32 +1,56 @@
-"""A load of mail on an lmtpd, and the verification of what lmtpd acknowledged."""
-import json
+"""A load of mail on a mail server or an agent, and the verification of what was acknowledged."""
+import json, os
 
+import twinloft as tl
 from twinloft import BIN, Failed, run
 
+DRAIN_S = 120  # an MTA's queue after a load
 
-def load(stage, name, socket_path, options, size, first_user, users, recipients=1, protocol="lmtp"):
+
+def load(stage, name, socket_path, options, size, first_user, users, recipients=1, protocol="lmtp", more=()):
     """One run of mailbench for options.seconds, after options.warmup seconds. Returns mailbench's report.
 
-    The account of the run is kept below `name` for verify(). recipients: of each message. protocol: "lmtp" or "smtp".
+    The account of the run is kept below `name` for verify(). recipients: of each message. protocol: "lmtp" or "smtp". more: further words.
     """
-    account, report = (stage.dir / f"{name}.{kind}" for kind in ("account", "json"))
     spoken = [] if protocol == "lmtp" else ["--protocol", protocol]
-    r = run(BIN / "mailbench", "load", "--to", socket_path, *spoken, "--clients", options.clients,
-            "--duration", f"{options.seconds}s", "--warmup", f"{options.warmup}s", "--users", users,
-            "--first-user", first_user, "--recipients-per-message", recipients, "--size", size, "--account", account,
-            "--json", report, "--quiet", check=False, timeout=options.warmup + options.seconds + 600)
+    words = ["load", "--to", socket_path, *spoken, "--clients", options.clients, "--recipients-per-message", recipients, *more]
+    return _measured(stage, name, [BIN / "mailbench", *words], options, size, first_user, users)
+
+
+def lda(stage, name, command, options, size, first_user, users, more=()):
+    """The same without a mail server: the agent's command runs for each message, as the user vmail."""
+    uid, gid = tl.uid_of("vmail")
+    for kind in ("account", "json"):
+        (stage.dir / f"{name}.{kind}").touch()
+        os.chown(stage.dir / f"{name}.{kind}", uid, gid)
+    words = ["setpriv", "--reuid", uid, "--regid", gid, "--clear-groups", BIN / "mailbench", "lda", "--command", command, "--jobs", options.clients, *more]
+    return _measured(stage, name, words, options, size, first_user, users)
+
+
+def _measured(stage, name, words, options, size, first_user, users):
+    account, report = (stage.dir / f"{name}.{kind}" for kind in ("account", "json"))
+    r = run(*words, "--duration", f"{options.seconds}s", "--warmup", f"{options.warmup}s", "--users", users, "--first-user", first_user, "--size", size,
+            "--account", account, "--json", report, "--quiet", check=False, timeout=options.warmup + options.seconds + 600)
     if r.returncode != 0:
-        raise Failed(f"mailbench load ({name}): exit {r.returncode}\n{r.stdout}")
+        raise Failed(f"mailbench ({name}): exit {r.returncode}\n{r.stdout}")
     return json.loads(report.read_text())
 
 
-def verify(stage, name, spool, maildir_format="%d/%n/Maildir"):
-    """Every message that the run `name` acknowledged, also during its warm-up, is in the spool, complete, and
-    once. Returns mailbench's report.
+def verify(stage, name, spool, maildir_format="%d/%n/Maildir", imap=None, queues=()):
+    """Every message that the run `name` acknowledged, also during its warm-up, is in the spool, complete, and once. Returns
+    mailbench's report.
+
+    imap: the mailboxes are read over this peers.Imap instead. queues: of an MTA, which are waited for; the report then has the rate of
+    delivery.
     """
     account, report = (stage.dir / f"{name}.{kind}" for kind in ("account", "verify.json"))
-    r = run(BIN / "mailbench", "verify", "--account", account, "--spool", spool, "--maildir-format", maildir_format,
-            "--json", report, check=False, timeout=600)
+    where = ["--spool", spool, "--maildir-format", maildir_format]
+    if imap:
+        password = stage.dir / "password"
+        password.write_text(imap.password + "\n")
+        where = ["--imap", imap.address, "--imap-password-file", password]
+    waited = ["--wait", f"{DRAIN_S}s", *(word for queue in queues for word in ("--queue", queue))] if queues else []
+    r = run(BIN / "mailbench", "verify", "--account", account, *where, *waited, "--json", report, check=False, timeout=DRAIN_S + 600)
     if r.returncode != 0:
         raise Failed(f"mailbench verify ({name}): exit {r.returncode}\n{r.stdout}")
     return json.loads(report.read_text())

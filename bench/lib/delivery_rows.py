@@ -31,10 +31,10 @@ class Row:
         return "; ".join([f"{PLACES[self.protocol]}{more}", WAYS[self.way], *(f"{key} = {value}" for key, value in self.settings)])
 
     @property
-    def maildir(self):
-        """The lines of [maildir]."""
-        durability = [("durability", DURABILITY[self.way])] if self.way in DURABILITY else []
-        return "".join(f'{key} = "{value}"\n' for key, value in [*durability, *self.settings])
+    def pairs(self):
+        """The settings of [maildir]."""
+        durability = (("durability", DURABILITY[self.way]),) if self.way in DURABILITY else ()
+        return durability + self.settings
 
 
 def parse(name):

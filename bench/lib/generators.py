@@ -28,6 +28,17 @@ def run_smtp_source(stage, address, protocol, messages, size, sessions, first_us
     return each * sessions * 60 / (time.monotonic() - begin)
 
 
+def run_smtp_source_for(stage, address, protocol, seconds, size, sessions, first_user=1):
+    """Sends for about so many seconds: as many messages as the rate of shorter runs suggests, which are the warm-up too. Returns
+    messages per minute, and how many were acknowledged in all."""
+    each, acknowledged = 20, 0
+    for part in (0.2, 1, None):
+        rate = run_smtp_source(stage, address, protocol, each * sessions, size, sessions, first_user)
+        acknowledged += each * sessions
+        each = part and max(20, int(rate / 60 * seconds * part / sessions))
+    return rate, acknowledged
+
+
 def run_postal(stage, address, protocol, seconds, kbytes, threads, users=200, first_user=1, messages_per_connection=1000, warmup=1):
     """Sends for so many seconds after a warm-up. Returns messages per minute. None: the server refuses postal's commands.
 

@@ -11,6 +11,12 @@ from process_group import ProcessGroup
 DOMAIN = "example.org"
 
 
+def count_messages(spool, users, first=1):
+    """The number of messages in the Maildirs of the users `first` and so on."""
+    mailboxes = (pathlib.Path(spool) / DOMAIN / f"user{n}/Maildir" for n in range(first, first + users))
+    return sum(len(os.listdir(box / part)) for box in mailboxes for part in ("new", "cur") if (box / part).exists())
+
+
 class Peer:
     """A mail server that accepts mail for user%u@example.org, from 4 KiB to 2 MiB.
 
@@ -50,8 +56,7 @@ class Peer:
 
     def messages(self, count, first=1):
         """The number of messages of these users."""
-        mailboxes = (self.spool / DOMAIN / f"user{n}/Maildir" for n in range(first, first + count))
-        return sum(len(os.listdir(box / part)) for box in mailboxes for part in ("new", "cur") if (box / part).exists())
+        return count_messages(self.spool, count, first)
 
     def verify_words(self):
         """Where `mailbench verify` finds the mail."""

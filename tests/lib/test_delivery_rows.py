@@ -28,8 +28,8 @@ class Rows(unittest.TestCase):
     def test_settings(self):
         row = delivery_rows.parse("C+1ms-log:intake_log_size=16MiB:intake_log_checkpoint=1s")
         self.assertEqual((row.place, row.way), ("C+1ms", "log"))
-        self.assertEqual(row.maildir, 'durability = "intake-log"\nintake_log_size = "16MiB"\nintake_log_checkpoint = "1s"\n')
-        self.assertEqual(delivery_rows.parse("C").maildir, "")
+        self.assertEqual(row.pairs, (("durability", "intake-log"), ("intake_log_size", "16MiB"), ("intake_log_checkpoint", "1s")))
+        self.assertEqual(delivery_rows.parse("C").pairs, ())
         for name in ("C-lda:size=1", "C-log:", "C-log:size", "C-log:size=", 'C-log:size="1"'):
             with self.assertRaises(ValueError):
                 delivery_rows.parse(name)
