@@ -15,6 +15,26 @@ NAME = re.compile(r"(?P<place>raw|loop|none|[ABC](\+((?P<delay>[0-9.]+)ms|(?P<cl
 
 
 @dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a spool lies on. Rows with equal ones share a spool."""
+    place: str  # raw, loop, none, A, B or C
+    file_system: str = "ext4"
+    mkfs: tuple = ()  # further words for mkfs
+    mount: str = ""  # further options of the mount, after noatime
+    delay: float | None = None  # milliseconds that a proxy adds to a round trip; 0: the proxy alone
+    secured: bool = True  # TLS between the replicas
+
+    @property
+    def text(self):
+        if self.place == "raw":
+            return PLACES["raw"]
+        words = [PLACES[self.place].replace("ext4", " ".join([self.file_system, *self.mkfs]), 1)]
+        words += [f"mounted with {self.mount}"] if self.mount else []
+        words += [] if self.delay is None else [f"a proxy adds {self.delay:g} ms to a round trip"]
+        return ", ".join(words + ([] if self.secured else ["the link in clear text"]))
+
+
+@dataclasses.dataclass(frozen=True)
 class Row:
     name: str
     place: str           # "C+1ms": with a longer cable

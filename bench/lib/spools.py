@@ -1,5 +1,5 @@
 """File systems that mail is delivered into: a directory of the disk, a loop device, a replicated volume."""
-import dataclasses, os, pathlib, shutil
+import os, pathlib, shutil
 
 import delivery_rows, places
 import twinloft as tl
@@ -12,28 +12,8 @@ LOOP_WORDS = {"ext4": ["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]
 MKFS_WORDS = {"ext4": ["-i", "4096"], "xfs": []}
 
 
-@dataclasses.dataclass(frozen=True)
-class Setup:
-    """What a spool lies on. Rows with equal ones share a spool."""
-    place: str  # raw, loop, none, A, B or C
-    file_system: str = "ext4"
-    mkfs: tuple = ()  # further words for mkfs
-    mount: str = ""  # further options of the mount, after noatime
-    delay: float | None = None  # milliseconds that a proxy adds to a round trip; 0: the proxy alone
-    secured: bool = True  # TLS between the replicas
-
-    @property
-    def text(self):
-        if self.place == "raw":
-            return delivery_rows.PLACES["raw"]
-        words = [delivery_rows.PLACES[self.place].replace("ext4", " ".join([self.file_system, *self.mkfs]), 1)]
-        words += [f"mounted with {self.mount}"] if self.mount else []
-        words += [] if self.delay is None else [f"a proxy adds {self.delay:g} ms to a round trip"]
-        return ", ".join(words + ([] if self.secured else ["the link in clear text"]))
-
-
 class Spool:
-    """A directory to deliver into. volume: of its file system, or None. device: the name of its block device, or None: the disk, which
+    """A directory to deliver into. setup: a delivery_rows.Setup. volume: of its file system, or None. device: the name of its block device, or None: the disk, which
     others use too. peers: a directory for other servers, on the same file system, or on the same disk."""
 
     def __init__(self, lab, name, setup):

@@ -5,7 +5,11 @@ import delivery_rows, session, sync_calls
 import twinloft as tl
 from wire import Address, Connection
 
+NOTE = "One client under strace: syncs for a message before its `250`, and after it in parentheses. Device flushes are those of the whole message."
+COMMITTED = "(*): a later sync before the `250` commits these names too on ext4."
 SHOWN = 160  # bytes of each string
+COMMIT = ", older than a later sync"
+HEADS = ["server", "version", "syncs of files", "syncs of directories", "device flushes", "without a sync of its own at the `250`"]
 
 
 def trace(stage, peer, device, messages=20, size=4096, users=10, pause=0.05):
@@ -92,3 +96,17 @@ def read_if_there(path):
         return path.read_text()
     except OSError:
         return ""  # the process has ended meanwhile
+
+
+def cells(title, version, found):
+    """A row of a table with HEADS: syncs of a message before its 250, in parentheses after it. found: of trace()."""
+    means = [f"{found.mean(kind):g}" + (f" ({found.mean(kind, 'after'):g})" if found.mean(kind, "after") else "") for kind in ("file", "directory")]
+    return [title, version, *means, "" if found.flushes is None else f"{found.flushes:.1f}", not_synced(found)]
+
+
+def not_synced(found):
+    """In words for the table. Names that ext4 commits with a later sync of another file are marked."""
+    at_250, never = found.texts(), found.texts("never_synced")
+    words = [f"{text.removesuffix(COMMIT)}{' (*)' if text.endswith(COMMIT) else ''}{'' if share == 1 else f' in {share:.0%}'}" for text, share in at_250.items()]
+    words += [f"after the 250: {text}" for text in never if text not in at_250]
+    return "; ".join(words) or "nothing"

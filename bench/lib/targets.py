@@ -1,7 +1,7 @@
 """Mail servers that deliver into a Spool, in one form for loads: lmtpd, the peers of bench/lib/peers.py, and an agent alone."""
 import json
 
-import delivery, filters, generators, mail, peers
+import delivery, filters, generators, machine, mail, peers
 import twinloft as tl
 from process_group import ProcessGroup
 from twinloft import BIN, Failed, run
@@ -19,9 +19,10 @@ class Target:
     """A mail server on a spool. It runs from begin() to end().
 
     address: for mailbench, from begin() on. protocol: "lmtp" or "smtp". tcp_address: HOST:PORT, or None. directory: of the Maildirs.
-    spool_directory: all that is kept of a message is below it. configuration: texts by file name.
+    spool_directory: all that is kept of a message is below it. configuration: texts by file name. is_running: for its user, to note.
     """
-    protocol, tcp_address, configuration = "lmtp", None, {}
+    protocol, tcp_address, configuration, is_running = "lmtp", None, {}, False
+    title, version = "", ""
 
     def __init__(self, stage, spool, name, clients):
         self.stage, self.spool, self.name, self.clients = stage, spool, name, clients
@@ -82,7 +83,8 @@ class Lmtpd(Target):
 
     def __init__(self, stage, spool, name, clients, agent="maildir", settings=()):
         super().__init__(stage, spool, name, clients)
-        self.settings = settings
+        self.settings, self.version = settings, machine.first_line(BIN / "lmtpd", "--version")
+        self.title = "lmtpd" if agent == "maildir" else f"lmtpd with {agent}"
         self.dovecot = Dovecot(stage, spool, name, clients) if agent == "dovecot-lda" else None
         self.groups = [ProcessGroup(stage, name), *([self.dovecot.group] if self.dovecot else [])]
         self.more = '[delivery]\nagent = "maildir"\n'
@@ -131,7 +133,7 @@ class OfPeer(Target):
         self.peer = peers.classes()[server](stage, name, self.spool_directory, clients)
         self.protocol, self.address, self.tcp_address = self.peer.protocol, self.peer.address, self.peer.tcp_address
         self.directory, self.configuration = self.peer.spool, self.peer.configuration
-        self.groups = [self.peer.group]
+        self.title, self.version, self.groups = self.peer.title, self.peer.version, [self.peer.group]
 
     def begin(self, users, first):
         self.peer.start()
@@ -155,6 +157,7 @@ class OfPeer(Target):
 
 class Agent(Target):
     """dovecot-lda without a mail server: mailbench starts it for each message."""
+    title = "dovecot-lda alone"
 
     def __init__(self, stage, spool, name, clients):
         super().__init__(stage, spool, name, clients)

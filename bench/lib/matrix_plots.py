@@ -1,0 +1,56 @@
+"""The charts of a matrix, drawn by mailbench plot."""
+import json, tempfile, pathlib
+
+from twinloft import BIN, run
+
+TITLES = {"bars": "messages a minute", "latency": "latency, the median run of each row", "seconds": "messages a minute in each second, the median run of each row",
+          "clients": "messages a minute over clients", "rate": "latency over the offered rate"}
+NEEDED = {"latency": "latency_distribution", "seconds": "seconds"}
+LINES = 7  # as many colors has a chart
+
+
+def draw(figures, group, raw, out):
+    """Writes the charts of a group. Returns pairs of a title and a file."""
+    charts = []
+    for kind in group["plots"]:
+        parts = _parts(figures, group, kind, raw)
+        for number, inputs in enumerate(parts, 1):
+            name = f"{group['name']}-{kind}{f'-{number}' if len(parts) > 1 else ''}.svg"
+            title = f"{group['title']}: {TITLES[kind]}"
+            _plot(kind, title, inputs, out / name)
+            charts.append((title, name))
+    return charts
+
+
+def _parts(figures, group, kind, raw):
+    """Lists of pairs of a label and a report, a list for each chart."""
+    rows = [row for row in figures.rows.values() if row["group"] == group["name"] and figures.good(row["name"])]
+    reports = lambda row: [(number, _report(raw, row["name"], number, found["per_minute"])) for number, found in figures.good(row["name"]).items()]
+    if kind == "bars":
+        return _whole([(row["name"], report) for row in rows for _, report in reports(row)])
+    if kind == "clients":
+        return _whole([(row["family"], report) for row in rows for _, report in reports(row)])
+    if kind == "rate":
+        return _whole([(row["family"], report) for row in rows if row["share"] for _, report in reports(row)])
+    lines = [(row["name"], dict(reports(row))[figures.median_round(row["name"])]) for row in rows]
+    lines = [(label, report) for label, report in lines if report.get(NEEDED[kind]) and report["settings"].get("protocol") != "smtp"]
+    return [lines[at:at + LINES] for at in range(0, len(lines), LINES)]
+
+
+def _whole(inputs):
+    return [inputs] if inputs else []
+
+
+def _report(raw, name, number, per_minute):
+    """With the rate that counts, which is that of delivery for an MTA."""
+    return json.loads((raw / f"{name}-{number}.json").read_text()) | {"messages_per_minute": per_minute}
+
+
+def _plot(kind, title, inputs, file):
+    with tempfile.TemporaryDirectory() as directory:
+        words = []
+        for number, (label, report) in enumerate(inputs):
+            path = pathlib.Path(directory) / f"{number}.json"
+            path.write_text(json.dumps(report))
+            words.append(f"{label}={path}")
+        run(BIN / "mailbench", "plot", "--kind", kind, "--title", title, "-o", file, *words)
