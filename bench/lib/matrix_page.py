@@ -5,7 +5,7 @@ import sync_trace
 from matrix_figures import Cell, Table
 
 # Nothing may come from elsewhere. A browser reports an attempt as an error.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --paper: #fff; --soft: #5b6875; --line: #d8dee5; --band: #f3f6f9; --mark: #b34700; --accent: #0063a6; }
 @media (prefers-color-scheme: dark) {

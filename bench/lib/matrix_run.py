@@ -1,5 +1,5 @@
 """Runs the rows of a matrix: group by group, in alternation within a group, each run with new users, verified, and then emptied."""
-import argparse, json, sys, time
+import argparse, contextlib, json, shutil, sys, time
 
 import matrix_rows, quiet, spools, sync_trace, targets
 import twinloft as tl
@@ -20,6 +20,7 @@ class Runner:
         self.lab, self.matrix, self.raw = lab, matrix, out / "raw"
         self.raw.mkdir(parents=True)
         self.spools, self.targets, self.made, self.first_user = {}, {}, 0, 1 + TRACED_USERS
+        self.broken = {}  # setup -> why it has no spool
         self.closed = {}  # family -> messages a second of its closed loop in round 1
         self.traces, self.configurations, self.versions = [], {}, {}
         self.watch = quiet.Watch(lab.stage.dir, self.cpu_seconds, len(matrix.rows) * matrix.rounds)
@@ -59,9 +60,16 @@ class Runner:
             (self.raw / f"{row.name}-{number}.json").write_text(json.dumps(found, indent=1) + "\n")
 
     def spool(self, row):
+        """The row's spool, made at its first use. One that could not be made is not tried again: its parts are there until the end."""
+        if row.setup in self.broken:
+            raise tl.Failed(self.broken[row.setup])
         if row.setup not in self.spools:
             self.made += 1
-            self.spools[row.setup] = spools.Spool(self.lab, f"s{self.made}", row.setup)
+            try:
+                self.spools[row.setup] = spools.Spool(self.lab, f"s{self.made}", row.setup)
+            except Exception as e:
+                self.broken[row.setup] = f"no spool: {e}"
+                raise
         return self.spools[row.setup]
 
     def target(self, row):
@@ -84,9 +92,12 @@ class Runner:
         """Ends what a failed run has left. The next run of the row begins with a new server."""
         for key, target in list(self.targets.items()):
             if key[0] == row.setup and target.is_running:
-                target.stage.close()
                 del self.targets[key]
-                target.spool.empty()
+                target.stage.close()
+                with contextlib.suppress(OSError, tl.Failed):  # the file system itself may have failed: the next row says so
+                    target.spool.empty()
+                    if target.spool_directory.parent == target.spool.peers:
+                        shutil.rmtree(target.spool_directory)
 
     def close_unused(self, still_used):
         for setup in [setup for setup in self.spools if setup not in still_used]:

@@ -19,6 +19,8 @@ packages_demo="dovecot-core dovecot-imapd dovecot-lmtpd e2fsprogs fuse3 iproute2
 packages_test="$packages_demo clang-format-19 corosync dovecot-mysql dovecot-pop3d dovecot-managesieved dovecot-sieve dovecot-sqlite etcd-client etcd-server fio git jq libnbd-bin maildrop mariadb-server miltertest nbd-client openssl pacemaker pacemaker-cli-utils postfix postal procmail qemu-utils
   python3-libnbd strace systemd xfsprogs
   clamav-daemon clamav-milter opendkim python3-milter rspamd"
+# For tests/long beside those: a browser for the page of bench/matrix.
+packages_long="chromium"
 # For bench/peers. No test needs them. Cyrus IMAP conflicts with dovecot-imapd, and runs in an unpacked root.
 packages_peers="dovecot-lmtpd e2fsprogs fio postfix postal strace"
 

@@ -87,6 +87,15 @@ class Rows(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no row matches x"):
             matrix_rows.select(matrix, ["a", "x"])
 
+    def test_shipped(self):
+        text = (ROOT / "bench/matrix/default.toml").read_text()
+        whole, quick = (matrix_rows.parse(text, "default.toml", is_quick) for is_quick in (False, True))
+        self.assertEqual({row.server for row in whole.rows}, set(matrix_rows.SERVERS))
+        self.assertEqual({row.generator for row in whole.rows}, set(matrix_rows.GENERATORS))
+        self.assertEqual({row.setup.place for row in whole.rows}, {"raw", "loop", "none", "A", "B", "C"})
+        self.assertTrue({row.name for row in quick.rows} < {row.name for row in whole.rows})
+        self.assertEqual({plot for group in whole.groups for plot in group.plots}, set(matrix_rows.PLOTS))
+
     def test_bases(self):
         matrix = parsed('name = "a"\nclients = [1, 4]\n' + ROW, 'name = "b"\nclients = [1, 4]\n' + ROW, top='[[group]]\nname = "g"\nbase = "b"\n')
         self.assertEqual([matrix_rows.base_of(matrix.groups[0], row, matrix.rows).name for row in matrix.rows], ["b-c1", "b-c4", "b-c1", "b-c4"])
