@@ -116,18 +116,19 @@ def _problems(lines):
 
 
 def _facts(pairs):
-    return "<dl>" + "".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in pairs) + "</dl>"
+    return "<dl>" + "".join(f"<dt>{escaped(name)}</dt><dd>{_code(text)}</dd>" for name, text in pairs) + "</dl>"
 
 
 def _group(figures, group, charts, pictures):
     rows = [row for row in figures.rows.values() if row["group"] == group["name"]]
     noise = [(f"{row['name']}, round {number}", "; ".join(words)) for row in rows for number, words in figures.results[row["name"]]["not_quiet"].items()]
+    count = sum(figures.results[row["name"]]["rounds"] for row in rows)
     parts = [f'<section id="{escaped(group["name"])}">', f"<h2>{escaped(group['title'])}</h2>", *([f"<p>{escaped(group['text'])}</p>"] if group["text"] else []),
              _table(figures.table(group), {row["name"]: row["text"] for row in rows})]
     parts += [f'<figure data-chart="{escaped(file)}">{inline(pictures[file])}</figure>' for _, file in charts]
     parts.append(f"<details><summary>The rows</summary>{_facts([(row['name'], row['text']) for row in rows])}</details>")
     if noise:
-        parts.append(f'<details><summary class="marked">Not quiet: {len(noise)} runs</summary>{_facts(noise)}</details>')
+        parts.append(f'<details><summary class="marked">Not quiet: {len(noise)} of {count} runs</summary>{_facts(noise)}</details>')
     return parts + ["</section>"]
 
 

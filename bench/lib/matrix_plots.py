@@ -3,7 +3,7 @@ import json, tempfile, pathlib
 
 from twinloft import BIN, run
 
-TITLES = {"bars": "messages a minute", "latency": "latency, the median run of each row", "seconds": "messages a minute in each second, the median run of each row",
+TITLES = {"bars": "messages a minute", "latency": "latency, median runs", "seconds": "messages a minute by second, median runs",
           "clients": "messages a minute over clients", "rate": "latency over the offered rate"}
 NEEDED = {"latency": "latency_distribution", "seconds": "seconds"}
 LINES = 7  # as many colors has a chart

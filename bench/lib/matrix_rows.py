@@ -86,6 +86,7 @@ def parse(text, where, quick=False):
     _no_duplicates([row.name for row in rows], where, "row")
     groups = _groups(found.get("group", []), rows, where)
     rows = tuple(row for row in rows if row.is_quick or not quick)
+    groups = tuple(group for group in groups if any(row.group == group.name for row in rows))
     if not rows:
         raise ValueError(f"{where}: no row{' with quick = true' if quick else ''}. Add a [[row]]")
     return Matrix(*(settings[key] for key in ("rounds", "seconds", "warmup", "users")), groups, rows)
