@@ -9,6 +9,7 @@ import delivery_rows
 SERVERS = {"lmtpd": "lmtpd", "dovecot": "Dovecot's LMTP, mail_fsync = always", "dovecot-optimized": "Dovecot's LMTP, mail_fsync = optimized",
            "postfix": "Postfix with virtual(8)", "cyrus": "Cyrus IMAP's lmtpd", "agent": "a bare loop of an agent"}
 FILE_SYSTEMS, AGENTS, GENERATORS = ("ext4", "xfs"), ("maildir", "dovecot-lda"), ("mailbench", "smtp-source", "postal")
+DURABILITY = ("fsync", "fsync-file", "group-sync", "intake-log")
 PLOTS = ("bars", "latency", "seconds", "clients", "rate")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 SIZE = re.compile(r"\d+([KMGT]iB|[kMGT]B|[KMGT])?|(uniform|mean):[0-9A-Za-z.,:-]+")
@@ -19,7 +20,8 @@ QUICK = {"rounds": int, "seconds": NUMBER, "warmup": NUMBER}
 GROUP = {"name": str, "title": str, "text": str, "base": str, "plots": list, "trace": bool}
 ROW = {"name": str, "group": str, "server": str, "place": str, "file_system": str, "mkfs": list, "mount": str, "delay": NUMBER, "agent": str,
        "durability": str, "settings": dict, "size": str, "clients": (int, list), "rates": list, "generator": str, "quick": (bool, list)}
-CHOICES = {"server": tuple(SERVERS), "place": tuple(delivery_rows.PLACES), "file_system": FILE_SYSTEMS, "agent": AGENTS, "generator": GENERATORS}
+CHOICES = {"server": tuple(SERVERS), "place": tuple(delivery_rows.PLACES), "file_system": FILE_SYSTEMS, "agent": AGENTS, "generator": GENERATORS,
+           "durability": DURABILITY}
 TYPES = {int: "a whole number", str: "a text", list: "a list", dict: "a table", bool: "true or false", NUMBER: "a number",
          (int, list): "a whole number, or a list of them", (bool, list): "true, false, or a list of numbers"}
 LIMITS = {"rounds": (1, 1000), "seconds": (0.2, 3600), "warmup": (0, 3600), "users": (1, 100_000), "clients": (1, 10_000), "delay": (0, 10_000)}

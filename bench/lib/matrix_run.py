@@ -51,7 +51,7 @@ class Runner:
         except Skipped as e:
             found = {"matrix": {"skipped": str(e)}}
         except Exception as e:
-            found = {"matrix": {"failed": f"{type(e).__name__}: {e}"}}
+            found = {"matrix": {"failed": str(e) if isinstance(e, tl.Failed) else f"{type(e).__name__}: {e}"}}
             self.discard(row)
         told = found.pop("told", None) or next(iter(found["matrix"].values()))
         print(f"{row.group}, {f'round {number}' if number else 'trace'}, {row.name}: {told} ({time.monotonic() - begin:.1f} s)", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ import twinloft as tl
 from process_group import ProcessGroup
 
 DOMAIN = "example.org"
+WAKER = "waker"  # waker1 is a mailbox for messages that only start processes
 
 
 def count_messages(spool, users, first=1):
@@ -242,10 +243,18 @@ class Postfix(Peer):
 
     def users(self, count, first=1):
         self.numbers |= set(range(first, first + count))
-        (self.etc / "mailboxes").write_text("".join(f"user{n}@{DOMAIN} {DOMAIN}/user{n}/Maildir/\n" for n in sorted(self.numbers)))
+        names = [f"{WAKER}1", *(f"user{n}" for n in sorted(self.numbers))]
+        (self.etc / "mailboxes").write_text("".join(f"{name}@{DOMAIN} {DOMAIN}/{name}/Maildir/\n" for name in names))
         # Each process reads the file at its start. After a reload, older processes would still refuse these users for a moment.
         self.stop()
         self.start()
+        self._wake()
+
+    def _wake(self):
+        """Starts the processes. Each starts at its first use, and the first ones wait two seconds for postlogd."""
+        tl.run(tl.BIN / "mailbench", "load", "--protocol", "smtp", "--to", self.address, "--clients", self.clients, "--messages", 4 * self.clients, "--user-format",
+               f"{WAKER}%u@{DOMAIN}", "--connect-timeout", "120s", "--no-account", "--quiet")
+        tl.wait_for(self.is_idle, f"{self.name} to deliver its first messages")
 
     def queue_directories(self):
         return [self.queue / name for name in ("maildrop", "incoming", "active", "deferred")]

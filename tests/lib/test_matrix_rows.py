@@ -53,7 +53,7 @@ class Rows(unittest.TestCase):
 
     def test_refused_values(self):
         for what, words in {"unknown key sever.*Known keys: name": 'sever = "x"', "unknown file_system 'zfs'. Choose from ext4, xfs": 'file_system = "zfs"',
-                            "unknown generator": 'generator = "swaks"', "size = '4 KiB'. Write a size": 'size = "4 KiB"', "clients = 0. Write a number from 1": "clients = 0",
+                            "unknown generator": 'generator = "swaks"', "unknown durability 'no'": 'durability = "no"', "size = '4 KiB'. Write a size": 'size = "4 KiB"', "clients = 0. Write a number from 1": "clients = 0",
                             "clients = 'x'. Write a number": 'clients = ["x"]', "clients = True. Write a whole number": "clients = true",
                             "rates has 3": "rates = [3]", "mkfs has 1": "mkfs = [1]", "mount = 1. Write a text": "mount = 1", "delay is of the link": "delay = 1",
                             "Make two rows": "rates = [0.5]\nclients = [1]", "durability and settings": 'agent = "dovecot-lda"\ndurability = "fsync"',
