@@ -84,7 +84,7 @@ class Runner:
             self.targets[key] = target
             if target.version:
                 self.versions[target.title] = target.version
-            self.configurations.setdefault(f"{target.title}, {row.name}", {
+            self.configurations.setdefault(", ".join([target.title, *(f"{key} = {value}" for key, value in row.settings)]), {
                 file: text.replace(str(self.lab.stage.dir), "/run/bench") for file, text in target.configuration.items() if file in CONFIGURATION_OF})
         return self.targets[key]
 
@@ -120,34 +120,38 @@ class Runner:
         return {"matrix": {}, "told": f"{found.flushes:.1f} flushes a message"}
 
     def measure(self, row, number):
-        rate = self.offered(row)
-        target = self.target(row)
+        rate, target = self.offered(row), self.target(row)
         spool, first, name = target.spool, self.next_users(), f"{row.name}-{number}"
         target.is_running = True
         target.begin(self.matrix.users, first)
         spool.settle()
         noise = self.watch.before()
-        self.watch.begin()
-        before, flushes, begin = spool.cpu() | {"server": target.cpu_seconds()}, spool.flushes(), time.monotonic()
-        report = self.load(row, target, name, first, rate)
-        target.drain()
-        took = time.monotonic() - begin
-        noise |= self.watch.end()
-        flushes, server = None if flushes is None else spool.flushes() - flushes, target.cpu_seconds()
+        replicas = spool.cpu()
+        report, cost = self.loaded(row, target, name, first, rate)
         checked = self.check(row, target, name, first, report)
         spool.settle()  # delivered mail is home when the counters are read
-        after = spool.cpu() | {"server": server}
+        cost["cpu"] |= {node: seconds - replicas[node] for node, seconds in spool.cpu().items()}
         target.end()
         target.is_running = False
-        per_minute = self.rate(target, report, checked, took)
+        per_minute = self.rate(target, report, checked, cost["seconds"])
         if number == 1 and not row.share:
             self.closed[row.family] = per_minute / 60
         found = max(1, checked["found"])
         latency = checked.pop("delay_ms", None) or report.get("latency_ms", {})
         return report | {"told": f"{per_minute:,.0f} messages a minute", "matrix": {
             "per_minute": per_minute, "offered_per_minute": rate and rate * 60, "p50_ms": latency.get("p50"), "p99_ms": latency.get("p99"), **checked,
-            "flushes": None if flushes is None else flushes / found, "cpu_us": {k: (after[k] - before[k]) * 1e6 / found for k in after},
-            "noise": noise, "ended": time.strftime("%Y-%m-%d %H:%M:%S")}}
+            "flushes": None if cost["flushes"] is None else cost["flushes"] / found, "cpu_us": {who: seconds * 1e6 / found for who, seconds in cost["cpu"].items()},
+            "noise": noise | cost["noise"], "ended": time.strftime("%Y-%m-%d %H:%M:%S")}}
+
+    def loaded(self, row, target, name, first, rate):
+        """The generator's report, and what the load cost until all of it was delivered."""
+        self.watch.begin()
+        server, flushes, begin = target.cpu_seconds(), target.spool.flushes(), time.monotonic()
+        report = self.load(row, target, name, first, rate)
+        target.drain()
+        took, noise = time.monotonic() - begin, self.watch.end()
+        flushes = None if flushes is None else target.spool.flushes() - flushes
+        return report, {"cpu": {"server": target.cpu_seconds() - server}, "flushes": flushes, "seconds": took, "noise": noise}
 
     def offered(self, row):
         """Messages a second of an open loop, the same in all rounds. None: a closed loop."""

@@ -23,6 +23,8 @@ packages_test="$packages_demo clang-format-19 corosync dovecot-mysql dovecot-pop
 packages_long="chromium"
 # For bench/peers. No test needs them. Cyrus IMAP conflicts with dovecot-imapd, and runs in an unpacked root.
 packages_peers="dovecot-lmtpd e2fsprogs fio postfix postal strace"
+# For bench/matrix.
+packages_matrix="$packages_peers iproute2 xfsprogs"
 
 policy=/usr/sbin/policy-rc.d
 policy_mark="# Twinloft's install_packages: no service starts while it installs."
