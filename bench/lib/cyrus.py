@@ -121,9 +121,7 @@ class Cyrus(Peer):
         return total
 
     def empty(self):
-        """It stops for that: the lists of mailboxes and messages are rewritten with the mail."""
-        self.stop()
+        """The lists of mailboxes and messages are removed with the mail."""
         for directory in ("mail", "sieve", "config"):
             shutil.rmtree(self.spool_directory / directory)
         self._make_store()
-        self.start()

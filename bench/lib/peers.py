@@ -77,7 +77,7 @@ class Peer:
         return not any(files for directory in self.queue_directories() for _, _, files in os.walk(directory))
 
     def empty(self):
-        """Removes all mail, also its users' mailboxes. Call users() again."""
+        """Removes all mail, also its users' mailboxes. It is stopped. Call users() after the next start()."""
         for domain in self.spool.iterdir():
             shutil.rmtree(domain)
 

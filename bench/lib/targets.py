@@ -22,7 +22,7 @@ class Target:
     spool_directory: all that is kept of a message is below it. configuration: texts by file name. is_running: for its user, to note.
     """
     protocol, tcp_address, configuration, is_running = "lmtp", None, {}, False
-    title, version = "", ""
+    title, version, root = "", "", ""  # root: as of peers.Peer
 
     def __init__(self, stage, spool, name, clients):
         self.stage, self.spool, self.name, self.clients = stage, spool, name, clients
@@ -133,6 +133,7 @@ class OfPeer(Target):
         self.peer = peers.classes()[server](stage, name, self.spool_directory, clients)
         self.protocol, self.address, self.tcp_address = self.peer.protocol, self.peer.address, self.peer.tcp_address
         self.directory, self.configuration = self.peer.spool, self.peer.configuration
+        self.root = self.peer.root
         self.title, self.version, self.groups = self.peer.title, self.peer.version, [self.peer.group]
 
     def begin(self, users, first):
@@ -140,8 +141,7 @@ class OfPeer(Target):
         self.peer.users(users, first)
 
     def verify(self, name):
-        queued = self.protocol == "smtp"
-        return delivery.verify(self.stage, name, self.directory, self.peer.maildir_format, self.peer.imap, self.peer.queue_directories() if queued else ())
+        return self.peer.verify(self.stage.dir / f"{name}.account")
 
     def is_idle(self):
         return self.peer.is_idle()
@@ -150,8 +150,8 @@ class OfPeer(Target):
         return self.peer.messages(users, first)
 
     def end(self):
-        self.peer.empty()
         self.peer.stop()
+        self.peer.empty()
         self.spool.settle()
 
 
