@@ -1,5 +1,5 @@
 """strace of a mail server while one client sends messages, for bench/lib/sync_calls.py. And the flushes of its block device."""
-import os, pathlib, signal, subprocess, time
+import contextlib, os, pathlib, signal, subprocess, time
 
 import delivery_rows, session, sync_calls
 import twinloft as tl
@@ -31,6 +31,7 @@ def trace(stage, peer, device, messages=20, size=4096, users=10, pause=0.05):
                 settle(peer, pause)
             after = flushes(device)
     reader = sync_calls.Reader(peer.spool_directory.resolve(), strace.directories)
+    reader.synchronous |= strace.synchronous
     found = reader.read(sync_calls.events(strace.lines))
     tl.expect(len(found) == messages, f"{peer.name}: strace shows {len(found)} messages, not {messages}")
     return sync_calls.Trace(found, None if before is None else (after - before) / messages, {what: n / messages for what, n in reader.calls.most_common()})
@@ -70,6 +71,7 @@ class Strace:
     def __enter__(self):
         pids = self.peer.pids()
         self.directories = {str(pid): self._inside(os.readlink(f"/proc/{pid}/cwd")) for pid in pids}
+        self.synchronous = {self._inside(path) for pid in pids for path in synchronous_files(pid)}
         with open(f"{self.file}.log", "wb") as log:
             self.strace = subprocess.Popen(["strace", "-f", "-y", "-s", str(SHOWN), "-e", f"trace={','.join(sync_calls.CALLS)}", "-e", "signal=none", "-o", self.file,
                                             *(word for pid in pids for word in ("-p", str(pid)))], stdout=log, stderr=log)
@@ -89,6 +91,15 @@ class Strace:
         self.strace.send_signal(signal.SIGINT)
         self.strace.wait()
         self.lines = self._inside(self.file.read_text(errors="replace")).splitlines()
+
+
+def synchronous_files(pid):
+    """The files that a process has open with O_SYNC or O_DSYNC (proc(5): fdinfo). strace does not see that they were opened."""
+    for descriptor in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+        flags = next((line.split()[1] for line in read_if_there(descriptor).splitlines() if line.startswith("flags:")), "0")
+        if int(flags, 8) & (os.O_DSYNC | os.O_SYNC):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{descriptor.name}")
 
 
 def read_if_there(path):

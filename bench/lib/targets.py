@@ -170,7 +170,7 @@ class Agent(Target):
 
     def load(self, name, options, size, first, users, more=()):
         found = delivery.lda(self.stage, name, self.dovecot.command, options, size, first, users, ["--value", f"home={self.directory}/%d/%n", *more])
-        self._agents += found["agent_cpu_us_per_message"] * found["acknowledged"] / 1e6
+        self._agents += found["agent_cpu_us_per_message"] * sum(found["exit_codes"].values()) / 1e6
         return found
 
     def cpu_seconds(self):
