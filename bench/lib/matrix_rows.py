@@ -1,4 +1,4 @@
-"""The rows of bench/matrix, read from its TOML file. docs/benchmarks.md#the-matrix has the keys.
+"""The rows of bench/matrix, read from its TOML file. docs/matrix.md has the keys.
 
 Pure: texts, rules and arithmetic. A ValueError says what is wrong, where, and what to do.
 """

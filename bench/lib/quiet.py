@@ -1,4 +1,4 @@
-"""Whether the machine was quiet around a run: what others took of the processors and of the disk. docs/benchmarks.md has the limits."""
+"""Whether the machine was quiet around a run: what others took of the processors and of the disk. docs/matrix.md has the limits."""
 import os, pathlib, resource, statistics, tempfile, time
 
 FOREIGN_MAX = 0.05  # of all processor time, by programs that are not of this benchmark

@@ -126,6 +126,7 @@ Result<Users> Users::from_format(std::string format, std::uint64_t first, std::u
     return fail(Errc::invalid, "user format '{}' has no %u, but there are {} users", format, count);
   users.first_ = first;
   users.count_ = count;
+  users.numbered_ = seen;
   TL_TRY(check_address(users.address(0)));
   return users;
 }
@@ -144,6 +145,7 @@ Result<Users> Users::from_list(std::vector<std::string> addresses) {
 std::string Users::address(std::uint64_t index) const {
   TL_CHECK(index < count_);
   if (!list_.empty()) return list_[index];
+  if (!numbered_) return before_;
   return fmt::format("{}{:0{}}{}", before_, first_ + index, width_, after_);
 }
 

@@ -151,12 +151,15 @@ TEST(Users, Formats) {
   for (const char* bad : {"u%x@d", "u%", "u%u%u@d", "u%5u@d", "u%099u@d", "a b%u@d", "<%u@d>"})
     EXPECT_FALSE(Users::from_format(bad, 1, 2)) << bad;
   EXPECT_FALSE(Users::from_format("one@example.org", 1, 2));
+  EXPECT_EQ(Users::from_format("one@example.org", 1, 1)->address(0), "one@example.org");
   EXPECT_FALSE(Users::from_format("u%u@d", 1, 0));
   EXPECT_FALSE(Users::from_list({}));
   EXPECT_FALSE(Users::from_list({"a@d", "b @d"}));
   auto list = Users::from_list({"b@d", "a@d", "b@d"});
   ASSERT_TRUE(list);
   EXPECT_EQ(list->size(), 2u);
+  EXPECT_EQ(list->address(0), "b@d")
+      << "the order is that of the file: with --zipf, the first user gets most mail";
 }
 
 TEST(Message, DateIsRfc5322) {

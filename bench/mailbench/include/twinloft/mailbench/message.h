@@ -57,6 +57,7 @@ class Users {
   std::string before_, after_;
   std::uint64_t first_ = 1, count_ = 0;
   int width_ = 0;
+  bool numbered_ = true;
 };
 
 struct Message {
