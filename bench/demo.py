@@ -160,7 +160,7 @@ def demo(stage, options):
     say(f"Acknowledged messages looked for in the spool: {verified:,}, all there, whole, and once\n")
     say(table(results))
     say("\n" + picture(stage, results, options.svg))
-    say(f"As a picture: {os.path.relpath(options.svg)}")
+    say(f"As a picture: {options.svg}")
     say(f"\n{time.monotonic() - started:.0f} s")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({
@@ -177,7 +177,7 @@ def main():
     parser.add_argument("--volume", default="5GiB", help="size of the replicated volume; each replica and the plain ext4 need this much")
     parser.add_argument("--directory", default="/var/tmp", help="directory for disks, logs and the plain spool")
     parser.add_argument("--json", help="write all figures to this file")
-    parser.add_argument("--svg", default=str(ROOT / "build/demo.svg"), help="the file for the bars (build/demo.svg)")
+    parser.add_argument("--svg", default="build/demo.svg", help="the file for the bars (build/demo.svg)")
     parser.add_argument("--keep", action="store_true", help="leave logs and disks behind")
     options = parser.parse_args()
     leftovers.sweep(options.directory)
