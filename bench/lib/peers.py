@@ -4,7 +4,7 @@ PEERS has the classes by name. bench/lib/cyrus.py has Cyrus IMAP.
 """
 import json, os, pathlib, shutil
 
-import dovecot_conf, filters, mail
+import dovecot_conf, filters, mail, postfix
 import twinloft as tl
 from process_group import ProcessGroup
 
@@ -190,22 +190,9 @@ virtual_destination_concurrency_limit = {deliveries}
 virtual_initial_destination_concurrency = {deliveries}
 smtputf8_enable = no
 """
-POSTFIX_MASTER = """127.0.0.1:{port} inet n - n - - smtpd
-pickup    unix n - n 60 1 pickup
-cleanup   unix n - n - 0 cleanup
-qmgr      unix n - n 300 1 qmgr
-rewrite   unix - - n - - trivial-rewrite
-bounce    unix - - n - 0 bounce
-defer     unix - - n - 0 bounce
-trace     unix - - n - 0 bounce
-proxymap  unix - - n - - proxymap
-showq     unix n - n - - showq
-error     unix - - n - - error
-retry     unix - - n - - error
+POSTFIX_MASTER = f"""127.0.0.1:{{port}} inet n - n - - smtpd
 virtual   unix - n n - - virtual
-anvil     unix - - n - 1 anvil
-postlog   unix-dgram n - n - 1 postlogd
-"""
+{postfix.SERVICES}"""
 
 
 class Postfix(Peer):

@@ -5,27 +5,29 @@ import mta
 import twinloft as tl
 
 NEEDS = ("postfix", "sqlite3")
-MASTER = """
-{smtp}    inet n - {smtpd_chroot} - - smtpd
-{trusted} inet n - n - - smtpd -o smtpd_recipient_restrictions=reject_unauth_destination
-pickup    unix n - n 60 1 pickup
+# The services of every instance here.
+SERVICES = """pickup    unix n - n 60 1 pickup
 cleanup   unix n - n - 0 cleanup
 qmgr      unix n - n 300 1 qmgr
 rewrite   unix - - n - - trivial-rewrite
 bounce    unix - - n - 0 bounce
 defer     unix - - n - 0 bounce
 trace     unix - - n - 0 bounce
-verify    unix - - n - 1 verify
 proxymap  unix - - n - - proxymap
-smtp      unix - - n - - smtp
 showq     unix n - n - - showq
 error     unix - - n - - error
 retry     unix - - n - - error
-lmtp      unix - - {chroot} - - lmtp
 anvil     unix - - n - 1 anvil
-scache    unix - - n - 1 scache
 postlog   unix-dgram n - n - 1 postlogd
 """
+MASTER = f"""
+{{smtp}}    inet n - {{smtpd_chroot}} - - smtpd
+{{trusted}} inet n - n - - smtpd -o smtpd_recipient_restrictions=reject_unauth_destination
+verify    unix - - n - 1 verify
+smtp      unix - - n - - smtp
+lmtp      unix - - {{chroot}} - - lmtp
+scache    unix - - n - 1 scache
+{SERVICES}"""
 
 
 class Postfix:

@@ -46,8 +46,8 @@ std::string escaped(std::string_view text) {
 class Svg {
  public:
   Svg(double height, std::string_view title) {
-    add(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {:g} {:g}" role="img" font-family="sans-serif" )"
-        R"(font-size="12" fill="#222">)",
+    add(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {:g} {:g}" role="img" )"
+        R"(font-family="sans-serif" font-size="12" fill="#222">)",
         kWidth, height);
     add("<title>{}</title>", escaped(title));
     add(R"(<rect width="{:g}" height="{:g}" fill="white"/>)", kWidth, height);
@@ -165,9 +165,9 @@ class LinePainter {
     }
     svg_.line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "#888");
     svg_.words((kLeft + kWidth - kRight) / 2, kHeight - 12, "middle", chart_.x.name);
-    svg_.add(
-        R"svg(<text x="16" y="{0:.1f}" text-anchor="middle" transform="rotate(-90 16 {0:.1f})">{1}</text>)svg",
-        (top_ + kHeight - kBottom) / 2, escaped(chart_.y.name));
+    svg_.add(R"svg(<text x="16" y="{0:.1f}" text-anchor="middle" )svg"
+             R"svg(transform="rotate(-90 16 {0:.1f})">{1}</text>)svg",
+             (top_ + kHeight - kBottom) / 2, escaped(chart_.y.name));
   }
 
   void draw_marks() {

@@ -99,9 +99,9 @@ TEST(Plot, RatesOfLoadsAndOfASearch) {
 }
 
 TEST(Plot, LatencyAndSeconds) {
-  PlotInput input = report(
-      "a",
-      R"({"settings": {"warmup_s": 1, "ramp_s": 0}, "window_s": 2, "tick_s": 0.5, "acknowledged_per_tick": [1, 2, 3, 4, 5, 6, 7],
+  PlotInput input = report("a",
+                           R"({"settings": {"warmup_s": 1, "ramp_s": 0}, "window_s": 2, "tick_s": 0.5,
+      "acknowledged_per_tick": [1, 2, 3, 4, 5, 6, 7],
       "latency_distribution": [[1.5, 90], [20, 99], [30, 100]],
       "seconds": [{"acknowledged": 5}, {"acknowledged": 7}, {"acknowledged": 6}, {"acknowledged": 1}]})");
   auto latency = plot({.kind = PlotKind::latency}, {input});

@@ -99,8 +99,7 @@ TEST_F(LdaTest, WhatCannotRunIsAnErrorAtOnce) {
 
 // A program that outlives the run is ended at the end of the drain, and has no outcome.
 TEST_F(LdaTest, TheDrainEndsPrograms) {
-  load_.schedule.messages.reset();
-  load_.schedule.duration = 50ms;
+  load_.schedule.messages = 3;
   load_.schedule.drain = 50ms;
   load_.timeout = 1h;
   auto r = run("/bin/sleep 100000");
