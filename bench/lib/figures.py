@@ -1,5 +1,7 @@
 """Counters of processes, measurements in rounds, and their figures as Markdown."""
-import json, os, pathlib, statistics, sys
+import json, os, pathlib, statistics, sys, tempfile, time
+
+import machine
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -88,7 +90,10 @@ def in_rounds(rounds, cases, measure, shown):
 
 
 def write_json(options, found):
-    """All figures and the settings into the file options.json, if it is set. An object is written as its fields."""
+    """All figures, the settings and the machine into the file options.json, if it is set. An object is written as its fields, and a
+    key of several parts as one text."""
     if options.json:
-        settings = {k: v for k, v in vars(options).items() if k != "json"}
-        pathlib.Path(options.json).write_text(json.dumps({"settings": settings, "found": found}, indent=1, default=vars) + "\n")
+        settings = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
+        content = {"date": time.strftime("%Y-%m-%d"), "machine": machine.describe(getattr(options, "dir", tempfile.gettempdir())),
+                   "settings": settings, "found": {", ".join(map(str, k)) if isinstance(k, tuple) else k: v for k, v in found.items()}}
+        pathlib.Path(options.json).write_text(json.dumps(content, indent=1, default=vars) + "\n")

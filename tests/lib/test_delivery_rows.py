@@ -43,13 +43,15 @@ class Rows(unittest.TestCase):
         self.assertEqual(delivery_rows.flushes_of("".join(f" {n:8}" for n in range(1, 18)) + "\n"), 16)
 
     def test_written(self):
-        """Rows are among the settings in the file of --json."""
+        """Rows are among the settings in the file of --json, and a key of two parts is one text."""
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "figures.json"
-            figures.write_json(argparse.Namespace(json=str(file), rows=[delivery_rows.parse("C+1ms-log")]), {"C+1ms-log": [{"per_minute": 5}]})
+            figures.write_json(argparse.Namespace(json=str(file), rows=[delivery_rows.parse("C+1ms-log")]),
+                               {"C+1ms-log": [{"per_minute": 5}], (8, "idle"): []})
             written = json.loads(file.read_text())
         self.assertEqual(written["settings"]["rows"][0]["name"], "C+1ms-log")
-        self.assertEqual(written["found"], {"C+1ms-log": [{"per_minute": 5}]})
+        self.assertEqual(written["found"], {"C+1ms-log": [{"per_minute": 5}], "8, idle": []})
+        self.assertIn("kernel", written["machine"])
 
 
 if __name__ == "__main__":
