@@ -1,17 +1,17 @@
 #!/usr/bin/python3
 """Two machines (network namespaces) with a volume that is replicated under protocol C, and ext4 on it. Dovecot serves
 IMAP from it, and lmtpd delivers into it: by the built-in agent as shipped and with the intake log, then by dovecot-lda
-with a command template. Each load also runs on a plain ext4, on a file of the same disk. Afterwards every acknowledged message
-is looked for, one message is read over IMAP, and the two replicas are compared byte for byte. The rates end as bars, on
-the terminal and in an SVG file.
+with a command template. Each load also runs on a plain ext4, on a file of the same disk. All six loads run in alternation, in some
+rounds. After each load every acknowledged message is looked for. At the end one message is read over IMAP, and the two
+replicas are compared byte for byte. The rates end as bars, on the terminal and in an SVG file.
 """
-import argparse, json, os, pathlib, platform, shutil, subprocess, sys, tempfile, time
+import argparse, os, pathlib, shutil, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/lib"), str(ROOT / "bench/lib")]
 import delivery, leftovers, mail
 import twinloft as tl
-from figures import bytes_of, cpu_seconds
+from figures import bytes_of, cpu_seconds, in_rounds, spread, table, write_json
 from twinloft import BIN, Failed, run, wait_for
 
 USERS = 200
@@ -64,39 +64,45 @@ def fetch_over_imap(v, spool, port, user):
     return len(r.stdout), subject
 
 
-def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
-    """Two loads for each agent, plain and replicated by turns. Returns {agent: {place: result}}."""
-    results = {}
-    for number, (label, settings) in enumerate(AGENTS.items()):
-        results[label] = {}
-        for place, directory, volume, dovecot_dir in (("plain", plain, None, plain_dir),
-                                                      ("replicated", spool, v.uuid, imap_dir)):
-            name = f"{label}, {place}"
-            p, socket_path = mail.start_lmtpd(stage, volume, directory, f"lmtpd-{number}-{place}", v.ns["a"],
-                                              settings.format(lda=lda_template(dovecot_dir)))
-            before = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
-            r = delivery.load(stage, name, socket_path, options, options.size, 1 + number * USERS, USERS)
-            r["verify"] = delivery.verify(stage, name, directory)
-            after = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
-            r["replication_cpu_s"] = [round(b - a, 2) for a, b in zip(before, after)]
-            if p.stop() != 0:
-                raise Failed(f"lmtpd does not stop cleanly: {p.log.read_text()[-2000:]}")
-            results[label][place] = r
-            if number + 1 < len(AGENTS):  # the mail of the last agent stays, to be read over IMAP
-                shutil.rmtree(directory / "example.org")
-            say(f"  {label:12} {place:11} {r['messages_per_minute']:>9,.0f} messages a minute")
-    return results
+class Loads:
+    """The six loads, each on its place: a directory, a volume, and a Dovecot that finds users."""
+
+    def __init__(self, stage, v, options, places):
+        self.stage, self.v, self.options, self.places = stage, v, options, places
+        self.cases = [(label, place) for label in AGENTS for place in places]
+
+    def measure(self, case, number):
+        """One load. Its mail is removed, except that of the last one."""
+        label, place = case
+        directory, volume, dovecot_dir = self.places[place]
+        name = f"{label}, {place}, {number}"
+        p, socket_path = mail.start_lmtpd(self.stage, volume, directory, f"lmtpd-{self.cases.index(case)}-{number}", self.v.ns["a"],
+                                          AGENTS[label].format(lda=lda_template(dovecot_dir)))
+        before = [cpu_seconds(self.v.nodes[n].pid) for n in "ab"]
+        r = delivery.load(self.stage, name, socket_path, self.options, self.options.size, self.first_user(label, number), USERS)
+        r["verify"] = delivery.verify(self.stage, name, directory)
+        after = [cpu_seconds(self.v.nodes[n].pid) for n in "ab"]
+        r["replication_cpu_s"] = [round(b - a, 2) for a, b in zip(before, after)]
+        if p.stop() != 0:
+            raise Failed(f"lmtpd does not stop cleanly: {p.log.read_text()[-2000:]}")
+        if number + 1 < self.options.rounds or label != list(AGENTS)[-1]:
+            shutil.rmtree(directory / "example.org")
+        return r
+
+    def first_user(self, label, number):
+        return 1 + (number * len(AGENTS) + list(AGENTS).index(label)) * USERS
 
 
-def table(results):
-    rows = ["| agent | plain ext4, m/min | replicated (C), m/min | ratio | p50 / p99 plain, ms | p50 / p99 replicated, ms |",
-            "|---|---|---|---|---|---|"]
-    for label, r in results.items():
-        p, c = r["plain"], r["replicated"]
-        ms = lambda x: f"{x['latency_ms']['p50']:.1f} / {x['latency_ms']['p99']:.1f}"
-        rows.append(f"| {label} | {p['messages_per_minute']:,.0f} | {c['messages_per_minute']:,.0f} | "
-                    f"{c['messages_per_minute'] / p['messages_per_minute']:.2f} | {ms(p)} | {ms(c)} |")
-    return "\n".join(rows)
+def report(found):
+    """The agents beside each other, with medians and the spread of the rounds."""
+    rows = []
+    for label in AGENTS:
+        plain, replicated = found[label, "plain"], found[label, "replicated"]
+        rate = lambda r: r["messages_per_minute"]
+        ms = lambda rounds: " / ".join(spread([r["latency_ms"][key] for r in rounds]) for key in ("p50", "p99"))
+        rows.append([label, spread(map(rate, plain), "{:,.0f}"), spread(map(rate, replicated), "{:,.0f}"),
+                     spread([rate(c) / rate(p) for p, c in zip(plain, replicated)], "{:.2f}"), ms(plain), ms(replicated)])
+    return table(["agent", "plain ext4, m/min", "replicated (C), m/min", "ratio", "p50 / p99 plain, ms", "p50 / p99 replicated, ms"], rows)
 
 
 def plain_ext4(stage, size):
@@ -112,10 +118,10 @@ def plain_ext4(stage, size):
     return directory
 
 
-def picture(stage, results, file):
+def picture(stage, found, file):
     """The rates as bars, in an SVG file and as text."""
     pathlib.Path(file).parent.mkdir(parents=True, exist_ok=True)
-    reports = [f"{label}, {place}={stage.dir / f'{label}, {place}.json'}" for label, r in results.items() for place in r]
+    reports = [f"{label}, {place}={stage.dir / f'{label}, {place}, {n}.json'}" for (label, place), r in found.items() for n in range(len(r))]
     return run(BIN / "mailbench", "plot", "--kind", "bars", "--title", "Messages a minute, two replicas on one machine",
                "--text", "--output", file, *reports).stdout
 
@@ -141,10 +147,11 @@ def demo(stage, options):
         os.chown(directory, uid, gid)
     say(run(BIN / "spool-repl", "status", "--config", v.config["a"]).stdout)
 
-    say(f"Six loads of {options.seconds} s, {options.clients} clients, messages of {options.size} ...")
-    results = measure(stage, v, spool, plain, imap_dir, plain_dir, options)
-    verified = sum(r[p]["verify"]["acknowledged_found"] for r in results.values() for p in r)
-    size, subject = fetch_over_imap(v, spool, port, f"user{1 + (len(AGENTS) - 1) * USERS}@example.org")
+    say(f"Six loads of {options.seconds} s in each of {options.rounds} round(s), {options.clients} clients, messages of {options.size} ...")
+    loads = Loads(stage, v, options, {"plain": (plain, None, plain_dir), "replicated": (spool, v.uuid, imap_dir)})
+    found = in_rounds(options.rounds, loads.cases, loads.measure, lambda r: f"{r['messages_per_minute']:,.0f} messages a minute")
+    verified = sum(r["verify"]["acknowledged_found"] for rounds in found.values() for r in rounds)
+    size, subject = fetch_over_imap(v, spool, port, f"user{loads.first_user(list(AGENTS)[-1], options.rounds - 1)}@example.org")
     say(f"\nOne message over IMAP: {size} bytes, {subject}")
 
     for p in (imap, plain_dovecot):
@@ -158,30 +165,30 @@ def demo(stage, options):
     compared = v.compare()
     say(f"Replicas compared byte for byte: {compared:,} bytes, equal")
     say(f"Acknowledged messages looked for in the spool: {verified:,}, all there, whole, and once\n")
-    say(table(results))
-    say("\n" + picture(stage, results, options.svg))
+    say(f"Median (least to most) of {options.rounds} round(s):\n\n{report(found)}")
+    say("\n" + picture(stage, found, options.svg))
     say(f"As a picture: {options.svg}")
     say(f"\n{time.monotonic() - started:.0f} s")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({
-            "machine": {"kernel": platform.release(), "cpus": os.cpu_count(), "size": options.size,
-                        "clients": options.clients, "seconds": options.seconds}, "results": results}, indent=1) + "\n")
+    write_json(options, found)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="bench/demo", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=20, help="length of each of the six loads (20)")
-    parser.add_argument("--warmup", type=int, default=3, help="seconds of warm-up before each run (3)")
+    parser.add_argument("--seconds", type=int, default=6, help="length of each load (6)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the six loads, in alternation (3)")
+    parser.add_argument("--warmup", type=int, default=2, help="seconds of warm-up before each load (2)")
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--size", default="mean:35KiB", help="size of messages, as for mailbench")
     parser.add_argument("--volume", default="5GiB", help="size of the replicated volume; each replica and the plain ext4 need this much")
-    parser.add_argument("--directory", default="/var/tmp", help="directory for disks, logs and the plain spool")
+    parser.add_argument("--directory", dest="dir", default="/var/tmp", help="directory for disks, logs and the plain spool")
     parser.add_argument("--json", help="write all figures to this file")
     parser.add_argument("--svg", default="build/demo.svg", help="the file for the bars (build/demo.svg)")
     parser.add_argument("--keep", action="store_true", help="leave logs and disks behind")
     options = parser.parse_args()
-    leftovers.sweep(options.directory)
-    directory = tempfile.mkdtemp(prefix="tld", dir=options.directory)
+    if options.rounds < 1 or options.seconds < 1:
+        parser.error("at least one round, of a second")
+    leftovers.sweep(options.dir)
+    directory = tempfile.mkdtemp(prefix="tld", dir=options.dir)
     os.chmod(directory, 0o755)
     stage = tl.Stage(directory)
     if not options.keep:

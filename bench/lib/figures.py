@@ -93,7 +93,7 @@ def write_json(options, found):
     """All figures, the settings and the machine into the file options.json, if it is set. An object is written as its fields, and a
     key of several parts as one text."""
     if options.json:
-        settings = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
+        settings = {k: v for k, v in vars(options).items() if k not in ("json", "plot", "svg")}
         content = {"date": time.strftime("%Y-%m-%d"), "machine": machine.describe(getattr(options, "dir", tempfile.gettempdir())),
                    "settings": settings, "found": {", ".join(map(str, k)) if isinstance(k, tuple) else k: v for k, v in found.items()}}
         pathlib.Path(options.json).write_text(json.dumps(content, indent=1, default=vars) + "\n")

@@ -108,7 +108,8 @@ class LdaRun {
     LoadStats stats;
     Message message;
     sleep_until(schedule_.client_start(job, load_.clients));
-    for (bool free = false;;) {
+    // A message that was taken has an outcome. So nothing is taken once the drain is over.
+    for (bool free = false; !is_cancelled();) {
       auto decision = schedule_.take(clock_.now());
       if (auto* later = std::get_if<Schedule::Later>(&decision)) {
         free = true;
@@ -116,7 +117,7 @@ class LdaRun {
         continue;
       }
       auto* grant = std::get_if<Schedule::Grant>(&decision);
-      if (grant == nullptr || is_cancelled()) break;
+      if (grant == nullptr) break;
       take_lateness(grant->intended, std::exchange(free, false), stats);
       factory.make(grant->number, message);
       if (!deliver(message, grant->intended, stats, feed)) break;

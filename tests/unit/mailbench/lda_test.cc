@@ -107,6 +107,19 @@ TEST_F(LdaTest, TheDrainEndsPrograms) {
   EXPECT_EQ(r->load.stats.outcomes[static_cast<std::size_t>(Outcome::unknown)], 3u);
 }
 
+// Late messages are not begun once the drain is over: each that was begun has an outcome.
+TEST_F(LdaTest, WhatIsLateAtTheEndOfTheDrainIsNotBegun) {
+  load_.schedule.messages.reset();
+  load_.schedule.rate = 1000;
+  load_.schedule.duration = 100ms;
+  load_.schedule.drain = 50ms;
+  load_.timeout = 1h;
+  auto r = run("/bin/sleep 100000");
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->load.messages_started, r->load.stats.attempts);
+  EXPECT_GT(r->load.behind, 0u);
+}
+
 TEST_F(LdaTest, AnOpenLoopOfPrograms) {
   load_.schedule.rate = 200;
   auto r = run("/usr/bin/tee %home%/new/%id%", {{"home", directory_ + "/spool/%n"}});
