@@ -4,7 +4,7 @@ import json, tempfile, pathlib
 from twinloft import BIN, run
 
 TITLES = {"bars": "messages a minute", "latency": "latency, median runs", "seconds": "messages a minute by second, median runs",
-          "clients": "messages a minute over clients", "rate": "latency over the offered rate"}
+          "clients": "messages a minute", "rate": "p50 and p99"}
 NEEDED = {"latency": "latency_distribution", "seconds": "seconds"}
 LINES = 7  # as many colors has a chart
 
@@ -27,14 +27,20 @@ def _parts(figures, group, kind, raw):
     rows = [row for row in figures.rows.values() if row["group"] == group["name"] and figures.good(row["name"])]
     reports = lambda row: [(number, _report(raw, row["name"], number, found["per_minute"])) for number, found in figures.good(row["name"]).items()]
     if kind == "bars":
-        return _whole([(row["name"], report) for row in rows for _, report in reports(row)])
+        return _whole([(_label(row, row["name"]), report) for row in rows for _, report in reports(row)])
     if kind == "clients":
-        return _whole([(row["family"], report) for row in rows for _, report in reports(row)])
+        return _whole([(_label(row), report) for row in rows for _, report in reports(row)])
     if kind == "rate":
-        return _whole([(row["family"], report) for row in rows if row["share"] for _, report in reports(row)])
-    lines = [(row["name"], dict(reports(row))[figures.median_round(row["name"])]) for row in rows]
+        return _whole([(_label(row), report) for row in rows if row["share"] for _, report in reports(row)])
+    lines = [(_label(row, row["name"]), dict(reports(row))[figures.median_round(row["name"])]) for row in rows]
     lines = [(label, report) for label, report in lines if report.get(NEEDED[kind]) and report["settings"].get("protocol") != "smtp"]
     return [lines[at:at + LINES] for at in range(0, len(lines), LINES)]
+
+
+def _label(row, name=None):
+    """name: what tells rows of one family apart, where a chart does not put them on one line."""
+    family = row["label"] or row["family"]
+    return family if name in (None, row["family"]) else name
 
 
 def _whole(inputs):

@@ -15,7 +15,7 @@ def save(out, matrix, begun, runner):
     for group in matrix.groups:
         for row in matrix.of(group):
             base = matrix_rows.base_of(group, row, matrix.of(group))
-            rows.append({key: getattr(row, key) for key in ("name", "family", "group", "server", "generator", "clients", "share", "text")} | {"base": base and base.name})
+            rows.append({key: getattr(row, key) for key in ("name", "family", "group", "server", "generator", "clients", "share", "text", "label")} | {"base": base and base.name})
     content = begun | {"groups": [dataclasses.asdict(group) for group in matrix.groups], "rows": rows, "traces": runner.traces, "configurations": runner.configurations}
     _write_json(out / "matrix.json", content)
 

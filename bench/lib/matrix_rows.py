@@ -12,13 +12,14 @@ FILE_SYSTEMS, AGENTS, GENERATORS = ("ext4", "xfs"), ("maildir", "dovecot-lda"), 
 DURABILITY = ("fsync", "fsync-file", "group-sync", "intake-log")
 PLOTS = ("bars", "latency", "seconds", "clients", "rate")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+LABEL = re.compile(r"[^=\x00-\x1f]{1,40}")
 SIZE = re.compile(r"\d+([KMGT]iB|[kMGT]B|[KMGT])?|(uniform|mean):[0-9A-Za-z.,:-]+")
 
 NUMBER = (int, float)
 TOP = {"rounds": int, "seconds": NUMBER, "warmup": NUMBER, "users": int, "clients": int, "size": str, "quick": dict, "group": list, "row": list}
 QUICK = {"rounds": int, "seconds": NUMBER, "warmup": NUMBER}
 GROUP = {"name": str, "title": str, "text": str, "base": str, "plots": list, "trace": bool}
-ROW = {"name": str, "group": str, "server": str, "place": str, "file_system": str, "mkfs": list, "mount": str, "delay": NUMBER, "agent": str,
+ROW = {"name": str, "label": str, "group": str, "server": str, "place": str, "file_system": str, "mkfs": list, "mount": str, "delay": NUMBER, "agent": str,
        "durability": str, "settings": dict, "size": str, "clients": (int, list), "rates": list, "generator": str, "quick": (bool, list)}
 CHOICES = {"server": tuple(SERVERS), "place": tuple(delivery_rows.PLACES), "file_system": FILE_SYSTEMS, "agent": AGENTS, "generator": GENERATORS,
            "durability": DURABILITY}
@@ -41,6 +42,7 @@ class Row:
     share: float | None  # of the closed-loop rate; None: a closed loop
     generator: str
     is_quick: bool
+    label: str  # in charts; empty: the name
 
     @property
     def text(self):
@@ -86,6 +88,8 @@ def parse(text, where, quick=False):
         settings |= {"rounds": 1} | found.get("quick", {})
     rows = [row for number, words in enumerate(found.get("row", []), 1) for row in _expand(words, settings, f"{where}: row {number}")]
     _no_duplicates([row.name for row in rows], where, "row")
+    shown = {(row.group, row.family): row.label or row.family for row in rows}
+    _no_duplicates([f"{label} in group {group}" for (group, _), label in shown.items()], where, "label")
     groups = _groups(found.get("group", []), rows, where)
     rows = tuple(row for row in rows if row.is_quick or not quick)
     groups = tuple(group for group in groups if any(row.group == group.name for row in rows))
@@ -135,9 +139,12 @@ def _expand(words, settings, where):
         if key not in words:
             raise ValueError(f"{where}: no {key}. Add {key} = \"...\"")
     _check_together(words, where)
+    if "label" in words and not LABEL.fullmatch(words["label"]):
+        raise ValueError(f"{where}: label = {words['label']!r}. Write at most 40 characters, without =")
     clients, rates, quick = words.get("clients", settings["clients"]), words.get("rates"), words.get("quick", False)
     row = Row(words["name"], words["name"], words["group"], words["server"], _setup(words), words.get("agent", "maildir"), _settings(words),
-              words.get("size", settings["size"]), clients, None, words.get("generator", "mailbench"), bool(quick))
+              words.get("size", settings["size"]), clients, None, words.get("generator", "mailbench"), bool(quick),
+              words.get("label", ""))
     chosen = lambda number: number in quick if isinstance(quick, list) else quick
     if isinstance(clients, list):
         return [dataclasses.replace(row, name=f"{row.name}-c{n}", clients=n, is_quick=chosen(n)) for n in clients]

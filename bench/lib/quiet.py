@@ -1,5 +1,5 @@
 """Whether the machine was quiet around a run: what others took of the processors and of the disk. docs/matrix.md has the limits."""
-import os, pathlib, resource, statistics, tempfile, time
+import gzip, os, pathlib, resource, statistics, tempfile, time
 
 FOREIGN_MAX = 0.05  # of all processor time, by programs that are not of this benchmark
 STEAL_MAX = 0.02  # of all processor time, by the hypervisor for other machines
@@ -11,9 +11,32 @@ _KTHREADD = 2
 
 
 def parse_stat(text):
-    """The first line of /proc/stat (proc(5)), in seconds. `busy` is of programs and kernel threads, without interrupts."""
+    """The first line of /proc/stat (proc(5)), in seconds. `busy` is of programs and kernel threads, without `interrupts`."""
     user, nice, system, idle, wait, irq, softirq, steal = (int(f) / _TICKS for f in text.splitlines()[0].split()[1:9])
-    return {"busy": user + nice + system, "idle": idle + wait, "steal": steal, "all": user + nice + system + idle + wait + irq + softirq + steal}
+    return {"busy": user + nice + system, "interrupts": irq + softirq, "idle": idle + wait, "steal": steal, "all": user + nice + system + idle + wait + irq + softirq + steal}
+
+
+def processes_have_interrupts(configuration):
+    """Whether the time of a process contains that of the interrupts which it suffered: not with CONFIG_IRQ_TIME_ACCOUNTING."""
+    return "CONFIG_IRQ_TIME_ACCOUNTING=y" not in configuration.splitlines()
+
+
+def foreign_share(before, after, known, with_interrupts):
+    """What is left of all processor time between two figures of parse_stat(), without the known seconds of processes."""
+    passed = {key: after[key] - before[key] for key in after}
+    left = passed["busy"] + (passed["interrupts"] if with_interrupts else 0.0) - known
+    return max(0.0, left / max(passed["all"], 1e-9))
+
+
+def _configuration():
+    """The kernel's (proc(5): /proc/config.gz; or its package's). Empty: unknown."""
+    for file, opened in (("/proc/config.gz", gzip.open), (f"/boot/config-{os.uname().release}", open)):
+        try:
+            with opened(file, "rt") as text:
+                return text.read()
+        except OSError:
+            pass
+    return ""
 
 
 def _machine():
@@ -62,6 +85,7 @@ class Watch:
 
     def __init__(self, directory, servers, runs):
         self.directory, self.servers, self.left = directory, servers, runs * WAIT_S_EACH
+        self.with_interrupts = processes_have_interrupts(_configuration())
 
     def before(self):
         """Waits for an idle machine, and looks at the disk. Returns the first figures of a run's noise."""
@@ -85,7 +109,7 @@ class Watch:
         (machine, kernel, ours), (m, k, o) = self._counters(), self._before
         passed = max(machine["all"] - m["all"], 1e-9)
         known = ours - o + sum(seconds - k.get(pid, 0.0) for pid, seconds in kernel.items())
-        return {"foreign": round(max(0.0, (machine["busy"] - m["busy"] - known) / passed), 4),
+        return {"foreign": round(foreign_share(m, machine, known, self.with_interrupts), 4),
                 "steal": round((machine["steal"] - m["steal"]) / passed, 4), "idle": round((machine["idle"] - m["idle"]) / passed, 4)}
 
     def _counters(self):

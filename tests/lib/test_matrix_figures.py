@@ -13,7 +13,7 @@ def run(rate, noise=QUIET, **more):
 
 
 def row(name, group="g", base="b", **more):
-    return {"name": name, "family": name, "group": group, "server": "lmtpd", "generator": "mailbench", "clients": 4, "share": None, "text": f"the row {name}", "base": base, **more}
+    return {"name": name, "family": name, "group": group, "server": "lmtpd", "generator": "mailbench", "clients": 4, "share": None, "label": "", "text": f"the row {name}", "base": base, **more}
 
 
 def group(name="g", **more):
@@ -121,9 +121,21 @@ class Marks(unittest.TestCase):
 
     def test_stat(self):
         before = quiet.parse_stat("cpu  100 20 30 400 50 6 7 8 0 0\ncpu0 1 1 1 1\n")
-        self.assertEqual([round(before[key] * quiet._TICKS) for key in ("busy", "idle", "steal", "all")], [150, 450, 8, 621])
+        self.assertEqual([round(before[key] * quiet._TICKS) for key in ("busy", "interrupts", "idle", "steal", "all")], [150, 13, 450, 8, 621])
         after = quiet.parse_stat("cpu  100 20 30 495 50 11 7 8 0 0\n")
         self.assertAlmostEqual(quiet.idle_share(before, after), 0.95)
+
+    def test_foreign(self):
+        """Interrupts are part of the known time of processes, unless the kernel counts them apart."""
+        before = quiet.parse_stat("cpu  0 0 0 0 0 0 0 0 0 0\n")
+        after = quiet.parse_stat("cpu  300 0 400 200 0 20 80 0 0 0\n")  # 10 s
+        known = 7.8 * 100 / quiet._TICKS
+        self.assertAlmostEqual(quiet.foreign_share(before, after, known, True), 0.02)
+        self.assertEqual(quiet.foreign_share(before, after, known, False), 0.0)
+        self.assertAlmostEqual(quiet.foreign_share(before, after, known - 100 / quiet._TICKS, True), 0.12)
+        self.assertEqual(quiet.foreign_share(before, before, 0.0, True), 0.0)
+        for text, wanted in (("A=y\nCONFIG_IRQ_TIME_ACCOUNTING=y\n", False), ("# CONFIG_IRQ_TIME_ACCOUNTING is not set\n", True), ("", True)):
+            self.assertEqual(quiet.processes_have_interrupts(text), wanted)
 
 
 if __name__ == "__main__":

@@ -67,9 +67,11 @@ class Rows(unittest.TestCase):
         self.refused("disk's own file system", 'name = "a"\ngroup = "g"\nserver = "lmtpd"\nplace = "raw"\nmount = "x"')
         self.refused("not a file name", 'name = "a/b"\n' + ROW)
         self.refused("not a file name", 'name = "a=b"\n' + ROW)
+        self.refused("label = 'a=b'. Write", 'name = "a"\nlabel = "a=b"\n' + ROW)
 
     def test_refused_files(self):
         self.refused("two rows are called a-c1", 'name = "a"\nclients = [1]\n' + ROW, 'name = "a-c1"\n' + ROW)
+        self.refused("two labels are called b in group g", 'name = "a"\nlabel = "b"\n' + ROW, 'name = "b"\n' + ROW)
         self.refused("two groups are called g", 'name = "a"\n' + ROW, top='[[group]]\nname = "g"\n[[group]]\nname = "g"\n')
         self.refused("group h has no row", 'name = "a"\n' + ROW, top='[[group]]\nname = "h"\n')
         self.refused("base = 'b' is none of its rows", 'name = "a"\n' + ROW, top='[[group]]\nname = "g"\nbase = "b"\n')
