@@ -72,7 +72,7 @@ class Loads:
         self.cases = [(label, place) for label in AGENTS for place in places]
 
     def measure(self, case, number):
-        """One load. Its mail is removed, except that of the last one."""
+        """One load. Its mail is removed. The mail of the last agent's last round stays, to be read over IMAP."""
         label, place = case
         directory, volume, dovecot_dir = self.places[place]
         name = f"{label}, {place}, {number}"

@@ -1,5 +1,5 @@
 """Counters of processes, measurements in rounds, and their figures as Markdown."""
-import json, os, pathlib, statistics, sys, tempfile, time
+import json, os, pathlib, statistics, sys, time
 
 import machine
 
@@ -94,6 +94,6 @@ def write_json(options, found):
     key of several parts as one text."""
     if options.json:
         settings = {k: v for k, v in vars(options).items() if k not in ("json", "plot", "svg")}
-        content = {"date": time.strftime("%Y-%m-%d"), "machine": machine.describe(getattr(options, "dir", tempfile.gettempdir())),
+        content = {"date": time.strftime("%Y-%m-%d"), "machine": machine.describe(getattr(options, "dir", os.environ.get("TMPDIR", "/var/tmp"))),
                    "settings": settings, "found": {", ".join(map(str, k)) if isinstance(k, tuple) else k: v for k, v in found.items()}}
         pathlib.Path(options.json).write_text(json.dumps(content, indent=1, default=vars) + "\n")

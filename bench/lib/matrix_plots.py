@@ -39,7 +39,7 @@ def _parts(figures, group, kind, raw):
 
 def _label(row, name=None):
     """name: what tells rows of one family apart, where a chart does not put them on one line."""
-    family = row["label"] or row["family"]
+    family = row.get("label") or row["family"]
     return family if name in (None, row["family"]) else name
 
 

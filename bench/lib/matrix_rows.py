@@ -12,7 +12,7 @@ FILE_SYSTEMS, AGENTS, GENERATORS = ("ext4", "xfs"), ("maildir", "dovecot-lda"), 
 DURABILITY = ("fsync", "fsync-file", "group-sync", "intake-log")
 PLOTS = ("bars", "latency", "seconds", "clients", "rate")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-LABEL = re.compile(r"[^=\x00-\x1f]{1,40}")
+LABEL = re.compile(r"[^-=\x00-\x1f][^=\x00-\x1f]{0,39}")
 SIZE = re.compile(r"\d+([KMGT]iB|[kMGT]B|[KMGT])?|(uniform|mean):[0-9A-Za-z.,:-]+")
 
 NUMBER = (int, float)
@@ -140,7 +140,7 @@ def _expand(words, settings, where):
             raise ValueError(f"{where}: no {key}. Add {key} = \"...\"")
     _check_together(words, where)
     if "label" in words and not LABEL.fullmatch(words["label"]):
-        raise ValueError(f"{where}: label = {words['label']!r}. Write at most 40 characters, without =")
+        raise ValueError(f"{where}: label = {words['label']!r}. Write 1 to 40 characters, without =, and no - at the begin")
     clients, rates, quick = words.get("clients", settings["clients"]), words.get("rates"), words.get("quick", False)
     row = Row(words["name"], words["name"], words["group"], words["server"], _setup(words), words.get("agent", "maildir"), _settings(words),
               words.get("size", settings["size"]), clients, None, words.get("generator", "mailbench"), bool(quick),
