@@ -4,6 +4,8 @@ import json, os
 import twinloft as tl
 from twinloft import BIN, Failed, run
 
+FILLED_AT_ONCE = 100  # recipients of a message: below each server's limit
+
 
 def load(stage, name, socket_path, options, size, first_user, users, recipients=1, protocol="lmtp", more=()):
     """One run of mailbench for options.seconds, after options.warmup seconds. Returns mailbench's report.
@@ -13,6 +15,15 @@ def load(stage, name, socket_path, options, size, first_user, users, recipients=
     spoken = [] if protocol == "lmtp" else ["--protocol", protocol]
     words = ["load", "--to", socket_path, *spoken, "--clients", options.clients, "--recipients-per-message", recipients, *more]
     return _measured(stage, name, [BIN / "mailbench", *words], options, size, first_user, users)
+
+
+def fill(socket_path, first_user, users, protocol="lmtp"):
+    """One message for each user, without an account: a load then finds mailboxes and indexes that exist."""
+    spoken = [] if protocol == "lmtp" else ["--protocol", protocol]
+    for first in range(first_user, first_user + users, FILLED_AT_ONCE):
+        part = min(FILLED_AT_ONCE, first_user + users - first)
+        run(BIN / "mailbench", "load", "--to", socket_path, *spoken, "--clients", 1, "--messages", 1, "--recipients-per-message", part, "--users", part,
+            "--first-user", first, "--size", "1KiB", "--no-account", "--quiet", timeout=600)
 
 
 def lda(stage, name, command, options, size, first_user, users, more=()):

@@ -1,5 +1,5 @@
 """Mail servers that deliver into a Spool, in one form for loads: lmtpd, the peers of bench/lib/peers.py, and an agent alone."""
-import json
+import concurrent.futures, json, os, subprocess
 
 import delivery, filters, generators, machine, mail, peers
 import twinloft as tl
@@ -40,6 +40,11 @@ class Target:
     def load(self, name, options, size, first, users, more=()):
         """mailbench's report, of one run."""
         return delivery.load(self.stage, name, self.address, options, size, first, users, protocol=self.protocol, more=more)
+
+    def fill(self, users, first):
+        """Each user has a mailbox with one message then."""
+        delivery.fill(self.address, first, users, self.protocol)
+        self.drain()
 
     def verify(self, name):
         return delivery.verify(self.stage, name, self.directory)
@@ -172,6 +177,18 @@ class Agent(Target):
         found = delivery.lda(self.stage, name, self.dovecot.command, options, size, first, users, ["--value", f"home={self.directory}/%d/%n", *more])
         self._agents += found["agent_cpu_us_per_message"] * sum(found["exit_codes"].values()) / 1e6
         return found
+
+    def fill(self, users, first):
+        uid, gid = tl.uid_of("vmail")
+        def one(number):
+            user = f"user{number}@example.org"
+            values = {"%from%": "fill@example.org", "%to%": user, "%user%": user}
+            words = ["setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups", *(values.get(word, word) for word in self.dovecot.command.split())]
+            done = subprocess.run(words, input="Subject: fill\n\nfill\n", env={"HOME": f"{self.directory}/example.org/user{number}", "PATH": os.environ["PATH"]},
+                                  text=True, capture_output=True)
+            tl.expect(done.returncode == 0, f"dovecot-lda for {user}: exit {done.returncode}: {done.stderr[-500:]}")
+        with concurrent.futures.ThreadPoolExecutor(self.clients) as pool:
+            list(pool.map(one, range(first, first + users)))
 
     def cpu_seconds(self):
         return super().cpu_seconds() + self._agents
