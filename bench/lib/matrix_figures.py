@@ -45,8 +45,7 @@ class Figures:
     def __init__(self, matrix, runs):
         self.matrix, self.runs = matrix, runs
         self.rows = {row["name"]: row for row in matrix["rows"]}
-        probes = [run["noise"]["probe_ms"] for found in runs.values() for run in found.values() if "noise" in run]
-        self.usual_probe_ms = statistics.median(probes) if probes else 0.0
+        self.usually = quiet.usual([run["noise"] for found in runs.values() for run in found.values() if "noise" in run])
         self.results = {name: self._result(name) for name in self.rows}
 
     def good(self, name):
@@ -62,7 +61,7 @@ class Figures:
         told = self.runs.get(name, {})
         return {key: spread(v) for key, v in values.items()} | {
             "rounds": len(found), "messages": sum(run["found"] for run in found.values()),
-            "not_quiet": {number: words for number, run in found.items() if (words := quiet.marks(run["noise"], self.usual_probe_ms))},
+            "not_quiet": {number: words for number, run in found.items() if (words := quiet.marks(run["noise"], self.usually))},
             "failed": {number: run["failed"] for number, run in told.items() if "failed" in run},
             "skipped": next((run["skipped"] for run in told.values() if "skipped" in run), None)}
 

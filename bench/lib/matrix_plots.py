@@ -13,7 +13,7 @@ def draw(figures, group, raw, out):
     """Writes the charts of a group. Returns pairs of a title and a file."""
     charts = []
     for kind in group["plots"]:
-        parts = _parts(figures, group, kind, raw)
+        parts = parts_of(figures, group, kind, raw)
         for number, inputs in enumerate(parts, 1):
             name = f"{group['name']}-{kind}{f'-{number}' if len(parts) > 1 else ''}.svg"
             title = f"{group['title']}: {TITLES[kind]}"
@@ -22,7 +22,7 @@ def draw(figures, group, raw, out):
     return charts
 
 
-def _parts(figures, group, kind, raw):
+def parts_of(figures, group, kind, raw):
     """Lists of pairs of a label and a report, a list for each chart."""
     rows = [row for row in figures.rows.values() if row["group"] == group["name"] and figures.good(row["name"])]
     reports = lambda row: [(number, _report(raw, row["name"], number, found["per_minute"])) for number, found in figures.good(row["name"]).items()]

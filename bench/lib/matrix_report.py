@@ -25,7 +25,7 @@ def write(out):
     matrix = json.loads((out / "matrix.json").read_text())
     figures = Figures(matrix, _read_runs(out / "raw"))
     charts = {group["name"]: matrix_plots.draw(figures, group, out / "raw", out) for group in matrix["groups"]}
-    _write_json(out / "matrix.json", matrix | {"usual_probe_ms": figures.usual_probe_ms, "results": figures.results})
+    _write_json(out / "matrix.json", matrix | {"usually": figures.usually, "results": figures.results})
     (out / "matrix.md").write_text(markdown(figures, charts))
     pictures = {file: (out / file).read_text() for found in charts.values() for _, file in found}
     (out / "matrix.html").write_text(matrix_page.page(figures, charts, pictures, problems(figures), facts(figures)))
@@ -55,7 +55,8 @@ def facts(figures):
                          "those of other generators were counted"),
             ("spools", f"{s['size']} each; journals {s['journal']}, arenas {s['arena']}"), *m["machine"].items(),
             ("versions", "; ".join(f"{name}: {text}" for name, text in m["versions"].items())),
-            ("disk before the runs", f"4 KiB and fdatasync in {figures.usual_probe_ms:.2f} ms, the median")]
+            ("before the runs", f"4 KiB and fdatasync in {figures.usually['probe_ms']:.2f} ms, and {figures.usually['speed_us']:.1f} µs of CPU for a message "
+                                "of the generator to its null server: medians")]
 
 
 def problems(figures):

@@ -88,8 +88,8 @@ def parse(text, where, quick=False):
         settings |= {"rounds": 1} | found.get("quick", {})
     rows = [row for number, words in enumerate(found.get("row", []), 1) for row in _expand(words, settings, f"{where}: row {number}")]
     _no_duplicates([row.name for row in rows], where, "row")
-    shown = {(row.group, row.family): row.label or row.family for row in rows}
-    _no_duplicates([f"{label} in group {group}" for (group, _), label in shown.items()], where, "label")
+    shown = {(row.group, row.family, row.label or row.family) for row in rows} | {(row.group, row.name, row.name) for row in rows if row.name != row.family}
+    _no_duplicates(sorted(f"{label} in group {group}" for group, _, label in shown), where, "label")
     groups = _groups(found.get("group", []), rows, where)
     rows = tuple(row for row in rows if row.is_quick or not quick)
     groups = tuple(group for group in groups if any(row.group == group.name for row in rows))

@@ -1,11 +1,13 @@
 """The report of bench/matrix from canned runs: medians, ratios of the same round, marks, Markdown and the page."""
-import html.parser, pathlib, sys, unittest
+import html.parser, json, pathlib, sys, tempfile, unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/lib"), str(ROOT / "bench/lib")]
-import matrix_figures, matrix_page, matrix_report, quiet
+import matrix_figures, matrix_page, matrix_plots, matrix_report, quiet
 
-QUIET = {"waited_s": 0.5, "idle_before": True, "probe_ms": 1.0, "foreign": 0.01, "steal": 0.0, "idle": 0.2}
+QUIET = {"waited_s": 0.5, "idle_before": True, "probe_ms": 1.0, "speed_us": 10.0, "foreign": 0.01, "steal": 0.0, "idle": 0.2}
+
+USUAL = {"probe_ms": 1.0, "speed_us": 10.0}
 
 
 def run(rate, noise=QUIET, **more):
@@ -111,12 +113,36 @@ class Figures(unittest.TestCase):
         self.assertIn("0 acknowledged", matrix_report.markdown(figures, {"g": []}))
 
 
+class Charts(unittest.TestCase):
+    """The lines of a chart have the label of a row, and bars tell the rows of one label apart."""
+
+    def labels(self, kind):
+        rows = [row("a", label="A & B"), row("b"), row("c-c1", family="c", label="C"), row("c-c8", family="c", label="C"), row("r-r50", family="r", label="R", share=0.5)]
+        figures = matrix_figures.Figures(MATRIX | {"rows": rows}, {r["name"]: {1: run(100)} for r in rows})
+        with tempfile.TemporaryDirectory() as directory:
+            for r in rows:
+                (pathlib.Path(directory) / f"{r['name']}-1.json").write_text(json.dumps({"settings": {}, "seconds": [1]}))
+            return [[label for label, _ in part] for part in matrix_plots.parts_of(figures, group(), kind, pathlib.Path(directory))]
+
+    def test_bars(self):
+        self.assertEqual(self.labels("bars"), [["A & B", "b", "c-c1", "c-c8", "r-r50"]])
+
+    def test_lines(self):
+        self.assertEqual(self.labels("clients"), [["A & B", "b", "C", "C", "R"]])
+        self.assertEqual(self.labels("rate"), [["R"]])
+        self.assertEqual(self.labels("seconds"), [["A & B", "b", "c-c1", "c-c8", "r-r50"]])
+
+
 class Marks(unittest.TestCase):
+    def test_usual(self):
+        self.assertEqual(quiet.usual([QUIET, QUIET | {"probe_ms": 3.0}, QUIET | {"probe_ms": 5.0, "speed_us": 40.0}]), USUAL | {"probe_ms": 3.0})
+        self.assertEqual(quiet.usual([]), {"probe_ms": 0.0, "speed_us": 0.0})
+
     def test_limits(self):
-        self.assertEqual(quiet.marks(QUIET, 1.0), [])
+        self.assertEqual(quiet.marks(QUIET, USUAL), [])
         for noise, words in (({"idle_before": False}, "not idle"), ({"foreign": 0.06}, "others took 6%"), ({"steal": 0.03}, "hypervisor took 3%"),
-                             ({"probe_ms": 2.1}, "2.10 ms before it, usually 1.00 ms")):
-            [mark] = quiet.marks(QUIET | noise, 1.0)
+                             ({"probe_ms": 2.1}, "2.10 ms before it, usually 1.00 ms"), ({"speed_us": 12.6}, "12.6 us for a message")):
+            [mark] = quiet.marks(QUIET | noise, USUAL)
             self.assertIn(words, mark)
 
     def test_stat(self):

@@ -72,6 +72,7 @@ class Rows(unittest.TestCase):
     def test_refused_files(self):
         self.refused("two rows are called a-c1", 'name = "a"\nclients = [1]\n' + ROW, 'name = "a-c1"\n' + ROW)
         self.refused("two labels are called b in group g", 'name = "a"\nlabel = "b"\n' + ROW, 'name = "b"\n' + ROW)
+        self.refused("two labels are called a-c1 in group g", 'name = "a"\nclients = [1]\n' + ROW, 'name = "b"\nlabel = "a-c1"\n' + ROW)
         self.refused("two groups are called g", 'name = "a"\n' + ROW, top='[[group]]\nname = "g"\n[[group]]\nname = "g"\n')
         self.refused("group h has no row", 'name = "a"\n' + ROW, top='[[group]]\nname = "h"\n')
         self.refused("base = 'b' is none of its rows", 'name = "a"\n' + ROW, top='[[group]]\nname = "g"\nbase = "b"\n')
