@@ -145,5 +145,5 @@ def marks(noise, usually):
     if noise["probe_ms"] > PROBE_MAX * usually["probe_ms"]:
         words.append(f"a synced write took {noise['probe_ms']:.2f} ms before it, usually {usually['probe_ms']:.2f} ms")
     if noise["speed_us"] > SPEED_MAX * usually["speed_us"]:
-        words.append(f"the processors were slow before it: {noise['speed_us']:.1f} us for a message of the generator, usually {usually['speed_us']:.1f} us")
+        words.append(f"the processors were slow before it: {noise['speed_us']:.1f} µs for a message of the generator, usually {usually['speed_us']:.1f} µs")
     return words

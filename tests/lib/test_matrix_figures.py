@@ -141,7 +141,7 @@ class Marks(unittest.TestCase):
     def test_limits(self):
         self.assertEqual(quiet.marks(QUIET, USUAL), [])
         for noise, words in (({"idle_before": False}, "not idle"), ({"foreign": 0.06}, "others took 6%"), ({"steal": 0.03}, "hypervisor took 3%"),
-                             ({"probe_ms": 2.1}, "2.10 ms before it, usually 1.00 ms"), ({"speed_us": 12.6}, "12.6 us for a message")):
+                             ({"probe_ms": 2.1}, "2.10 ms before it, usually 1.00 ms"), ({"speed_us": 12.6}, "12.6 µs for a message")):
             [mark] = quiet.marks(QUIET | noise, USUAL)
             self.assertIn(words, mark)
 
