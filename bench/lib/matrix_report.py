@@ -55,8 +55,8 @@ def facts(figures):
                          "those of other generators were counted"),
             ("spools", f"{s['size']} each; journals {s['journal']}, arenas {s['arena']}"), *m["machine"].items(),
             ("versions", "; ".join(f"{name}: {text}" for name, text in m["versions"].items())),
-            ("before the runs", f"4 KiB and fdatasync in {figures.usually['probe_ms']:.2f} ms, and {figures.usually['speed_us']:.1f} µs of CPU for a message "
-                                "of the generator to its null server: medians")]
+            ("medians before the runs", f"a synced write of 4 KiB in {figures.usually['probe_ms']:.2f} ms; {figures.usually['speed_us']:.1f} µs of CPU "
+                                        "for a message to the null server")]
 
 
 def problems(figures):
