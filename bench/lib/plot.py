@@ -1,5 +1,5 @@
 """A line chart as SVG, for the documentation."""
-import html, pathlib
+import html, math, pathlib
 
 COLORS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7a5195", "#b8860b", "#555555")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 380, 64, 16, 44, 46
@@ -10,7 +10,7 @@ def ticks(low, high, wanted=6):
     step = 1
     while (high - low) / step > wanted:
         step *= 2.5 if str(step)[0] == "2" else 2
-    return [low + i * step for i in range(int((high - low) / step) + 1)]
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 class Chart:
