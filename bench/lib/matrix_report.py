@@ -51,7 +51,7 @@ def facts(figures):
     messages = sum(r["messages"] for r in figures.results.values())
     return [("command", s["command"]), ("begun", f"{s['begun']}, took {s['minutes']:g} minutes"),
             ("runs", f"{s['rounds']} {'round' if s['rounds'] == 1 else 'rounds'} of {s['seconds']:g} s after {s['warmup']:g} s, in alternation within a group: median (least to most)"),
-            ("messages", f"{messages:,} acknowledged ones, warm-up included, to {s['users']} new users in each run. Those of mailbench were all there, whole, and once; "
+            ("messages", f"{messages:,} acknowledged ones, warm-up included, to {s['users']} new users in each run of mailbench. Its messages were all there, whole, and once; "
                          "those of other generators were counted"),
             ("spools", f"{s['size']} each; journals {s['journal']}, arenas {s['arena']}"), *m["machine"].items(),
             ("versions", "; ".join(f"{name}: {text}" for name, text in m["versions"].items())),

@@ -6,7 +6,7 @@ from twinloft import BIN, run
 FOREIGN_MAX = 0.05  # of all processor time, by programs that are not of this benchmark
 STEAL_MAX = 0.02  # of all processor time, by the hypervisor for other machines
 PROBE_MAX = 2.0  # times the median of the whole matrix
-SPEED_MAX = 1.25  # times the median of the whole matrix: a message of the generator takes 9 to 11 us here, and 15 % more beside another machine
+SPEED_MAX = 1.15  # times the median of the whole matrix; nine of ten runs are within 11 % of it
 IDLE_MIN, IDLE_S, WAIT_S, WAIT_S_EACH = 0.95, 0.5, 20, 2
 PROBES, PROBE_EACH_S = 30, 0.015
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -93,7 +93,8 @@ def speed(directory):
 
 def usual(noises):
     """The medians of what marks() compares with."""
-    return {key: statistics.median([noise[key] for noise in noises]) if noises else 0.0 for key in ("probe_ms", "speed_us")}
+    values = {key: [noise[key] for noise in noises if key in noise] for key in ("probe_ms", "speed_us")}
+    return {key: statistics.median(found) if found else 0.0 for key, found in values.items()}
 
 
 class Watch:
@@ -144,6 +145,6 @@ def marks(noise, usually):
         words.append(f"the hypervisor took {noise['steal']:.0%} of the processors")
     if noise["probe_ms"] > PROBE_MAX * usually["probe_ms"]:
         words.append(f"a synced write took {noise['probe_ms']:.2f} ms before it, usually {usually['probe_ms']:.2f} ms")
-    if noise["speed_us"] > SPEED_MAX * usually["speed_us"]:
+    if noise.get("speed_us", 0.0) > SPEED_MAX * usually["speed_us"]:  # older reports have none
         words.append(f"the processors were slow before it: {noise['speed_us']:.1f} µs for a message of the generator, usually {usually['speed_us']:.1f} µs")
     return words

@@ -137,11 +137,14 @@ class Marks(unittest.TestCase):
     def test_usual(self):
         self.assertEqual(quiet.usual([QUIET, QUIET | {"probe_ms": 3.0}, QUIET | {"probe_ms": 5.0, "speed_us": 40.0}]), USUAL | {"probe_ms": 3.0})
         self.assertEqual(quiet.usual([]), {"probe_ms": 0.0, "speed_us": 0.0})
+        self.assertEqual(quiet.usual([{"probe_ms": 2.0}]), {"probe_ms": 2.0, "speed_us": 0.0})
 
     def test_limits(self):
-        self.assertEqual(quiet.marks(QUIET, USUAL), [])
+        without_speed = {key: value for key, value in QUIET.items() if key != "speed_us"}
+        for noise in (QUIET, QUIET | {"foreign": 0.05, "steal": 0.02, "probe_ms": 1.9, "speed_us": 11.4}, without_speed):
+            self.assertEqual(quiet.marks(noise, USUAL), [])
         for noise, words in (({"idle_before": False}, "not idle"), ({"foreign": 0.06}, "others took 6%"), ({"steal": 0.03}, "hypervisor took 3%"),
-                             ({"probe_ms": 2.1}, "2.10 ms before it, usually 1.00 ms"), ({"speed_us": 12.6}, "12.6 µs for a message")):
+                             ({"probe_ms": 2.1}, "2.10 ms before it, usually 1.00 ms"), ({"speed_us": 11.6}, "11.6 µs for a message")):
             [mark] = quiet.marks(QUIET | noise, USUAL)
             self.assertIn(words, mark)
 
