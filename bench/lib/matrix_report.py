@@ -51,8 +51,8 @@ def facts(figures):
     messages = sum(r["messages"] for r in figures.results.values())
     return [("command", s["command"]), ("begun", f"{s['begun']}, took {s['minutes']:g} minutes"),
             ("runs", f"{s['rounds']} {'round' if s['rounds'] == 1 else 'rounds'} of {s['seconds']:g} s after {s['warmup']:g} s, in alternation within a group: median (least to most)"),
-            ("messages", f"{messages:,} acknowledged ones, warm-up included, to {s['users']} new users in each run of mailbench. Its messages were all there, whole, and once; "
-                         "those of other generators were counted"),
+            ("messages", f"{messages:,} acknowledged ones, warm-up included, to {s['users']} new users in each run of mailbench. All messages of mailbench were there, whole, and once. "
+                         "Those of other generators were counted"),
             ("spools", f"{s['size']} each; journals {s['journal']}, arenas {s['arena']}"), *m["machine"].items(),
             ("versions", "; ".join(f"{name}: {text}" for name, text in m["versions"].items())),
             ("medians before the runs", f"a synced write of 4 KiB in {figures.usually['probe_ms']:.2f} ms; {figures.usually['speed_us']:.1f} µs of CPU "
@@ -72,13 +72,13 @@ def problems(figures):
 
 def markdown(figures, charts):
     m = figures.matrix
-    parts = ["# Matrix", *[f"- {line}" for line in problems(figures)], "", *[f"- {name}: {text}" for name, text in facts(figures)], "", f"{RATIOS} {MARKS}"]
+    parts = ["# Matrix", *[f"- {line}." for line in problems(figures)], "", *[f"- {name}: {text}." for name, text in facts(figures)], "", f"{RATIOS} {MARKS}"]
     for group in m["groups"]:
         table = figures.table(group)
         parts += ["", f"## {group['title']}", "", *([group["text"], ""] if group["text"] else []),
                   markdown_table(table.heads, [[cell.text for cell in row] for row in table.rows]), ""]
         parts += [f"![{title}]({file})" for title, file in charts[group["name"]]]
-        parts += ["", *[f"- {row['name']}: {row['text']}" for row in figures.rows.values() if row["group"] == group["name"]]]
+        parts += ["", *[f"- {row['name']}: {row['text']}." for row in figures.rows.values() if row["group"] == group["name"]]]
         parts += _not_quiet(figures, group)
     if m["traces"]:
         parts += ["", "## Syncs of a message", "", sync_trace.NOTE, "", markdown_table(sync_trace.HEADS, [t["cells"] for t in m["traces"]]), "", sync_trace.COMMITTED, ""]
@@ -88,6 +88,6 @@ def markdown(figures, charts):
 
 
 def _not_quiet(figures, group):
-    lines = [f"- {name}, round {number}: {'; '.join(words)}" for name, row in figures.rows.items() if row["group"] == group["name"]
+    lines = [f"- {name}, round {number}: {'; '.join(words)}." for name, row in figures.rows.items() if row["group"] == group["name"]
              for number, words in figures.results[name]["not_quiet"].items()]
     return ["", "Not quiet:", "", *lines] if lines else []
