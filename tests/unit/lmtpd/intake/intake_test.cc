@@ -185,8 +185,9 @@ TEST_F(IntakeTest, AFailedCheckpointEndsTheLog) {
   start();
   open_log();
   files_.load()->fail(LogOp::sync);
-  deliver_until(MadeDurable::intake_log);
-  wait_until([&] { return look()->failure().value().has_value(); });
+  // The checkpoint of the first message may fail before the next message comes, or have been done already.
+  do ASSERT_EQ(deliver().code, 250) << detail_;
+  while (!look()->failure().value());
   deliver_until(MadeDurable::fsync);
   EXPECT_EQ(replayed(), FileNames{});
 }
