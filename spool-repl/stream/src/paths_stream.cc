@@ -21,7 +21,7 @@ using Kind = ChunkHeader::Kind;
 constexpr std::size_t read_bytes = 256u << 10;
 constexpr std::uint64_t tell_bytes = 256u << 10;         // taken, until the other side hears of them at once
 constexpr std::uint32_t shared_chunk_bytes = 64u << 10;  // with several paths in use
-constexpr unsigned ticks_of_patience = 5;                // at least
+constexpr unsigned ticks_of_patience = 5;                // at least, also if they come late
 constexpr Duration tick_max = std::chrono::milliseconds(100);
 }  // namespace
 
@@ -43,7 +43,7 @@ struct PathsStream::Path {
   bool trial_seen = false, trial_taken = false, was_told = false;
   std::uint64_t sent = 0, arrived = 0;  // bytes
   std::uint64_t arrived_before = 0;     // at the last tick
-  std::int64_t quiet_ticks = 0;         // without a byte, while another path had one
+  Duration quiet{};                     // without a byte, while another path had one
 
   bool usable() const { return trial_seen && trial_taken && !lost; }
 };
@@ -78,6 +78,7 @@ void PathsStream::begin(unsigned number, PathUse use, Duration patience, PathEve
   p.trial_seen = p.trial_taken = p.was_told = true;  // the owner makes its own trial, which a stream with one
                                                      // path needs
   take_over(p, received, unsent);
+  ticked_ = loop_.now();
   timer_ = loop_.after(tick_, [this] { on_tick(); });
   take_chunks(p);
   pump();
@@ -179,11 +180,12 @@ void PathsStream::lose(Path& path, const std::string& reason, Loss how) {
 // Much more often than patience lasts.
 void PathsStream::on_tick() {
   timer_ = loop_.after(tick_, [this] { on_tick(); });
+  Duration passed = loop_.now() - std::exchange(ticked_, loop_.now());
   bool any_heard = std::any_of(paths_.begin(), paths_.end(),
                                [](const auto& p) { return p->arrived != p->arrived_before; });
   for (std::size_t i = 0; i < paths_.size();) {
     Path* p = paths_[i].get();
-    judge(*p, any_heard);
+    judge(*p, any_heard ? passed : Duration::zero());
     if (!p->lost) ++i;
   }
   for (auto& p : paths_) say(*p, {});
@@ -192,18 +194,18 @@ void PathsStream::on_tick() {
 }
 
 // The side that hears nothing gives the path up. A path that drops what this side sends is given up over
-// there.
-void PathsStream::judge(Path& p, bool any_heard) {
+// there. A late tick counts for the time that has passed, so that a busy machine does not lose the peer
+// first. It does not count for more than its share, since the process may have been suspended.
+void PathsStream::judge(Path& p, Duration silence) {
   bool heard = p.arrived != std::exchange(p.arrived_before, p.arrived);
   bool others_usable = usable_paths() > (p.usable() ? 1u : 0u);
   if (heard)
-    p.quiet_ticks = 0;
-  else if (any_heard)
-    ++p.quiet_ticks;
+    p.quiet = Duration::zero();
+  else
+    p.quiet += std::min<Duration>(silence, patience_ / ticks_of_patience);
   if (!others_usable) return;
-  auto ticks = std::max<std::int64_t>(patience_ / tick_, ticks_of_patience);
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count();
-  if (p.quiet_ticks >= ticks) lose(p, fmt::format("nothing has arrived by it for {} ms", ms));
+  if (p.quiet >= patience_) lose(p, fmt::format("nothing has arrived by it for {} ms", ms));
 }
 
 // ---- input

@@ -50,6 +50,7 @@ struct FakeServer::Transaction {
 
 bool FakeServer::end_message(int fd, Transaction& t) {
   t.message.ordinal = messages_++;
+  messages_.notify_all();
   Plan plan = behaviour_.on_message(t.message);
   for (std::size_t i = 0; i < plan.store.size(); ++i)
     if (plan.store[i]) store(t.message.recipients[i], t.message.text);
@@ -62,7 +63,10 @@ bool FakeServer::end_message(int fd, Transaction& t) {
 void FakeServer::serve(int fd) {
   loopback::LineReader lines(fd);
   auto reply = [&](std::string_view text) { loopback::send_all(fd, text, behaviour_.bytewise ? 1 : 0); };
-  if (greeted_++ >= behaviour_.connections_max) return;
+  if (greeted_++ >= behaviour_.connections_max) {
+    messages_.wait(0);
+    return;
+  }
   reply(behaviour_.greeting);
   Transaction t;
   while (auto line = lines.next()) {

@@ -209,6 +209,24 @@ TEST_F(PathsStreamTest, ASilentPathIsLostAndItsBytesComeByTheOther) {
   }
 }
 
+// On a busy machine each timer is late. The loss is found before the peer counts as lost.
+TEST_F(PathsStreamTest, LateTimersFindALossInTheTimeOfAFew) {
+  make();
+  add_path(1);
+  pass(patience);
+  silent = {0};
+  Bytes all = some(1000);
+  send(a, all);
+  auto stall = [&](int times) {
+    for (int i = 0; i < times; ++i) loop.stall(patience * 3 / 5), run();
+  };
+  stall(4);
+  EXPECT_TRUE(a.lost.empty() && b.lost.empty()) << "too early to tell";
+  stall(3);
+  EXPECT_EQ(a.lost.size() + b.lost.size(), 2u);
+  EXPECT_TRUE(b.got == all);
+}
+
 // Without a sign of life from any path, it is not known which one is lost.
 TEST_F(PathsStreamTest, WhenAllAreSilentNoneIsLost) {
   make();

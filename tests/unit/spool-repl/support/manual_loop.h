@@ -1,6 +1,7 @@
 // A loop whose time the test sets. Other threads may post functions, and the test runs them.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -38,12 +39,17 @@ class ManualLoop final : public ports::Loop {
         if (t->second.first <= end && (next == timers_.end() || t->second.first < next->second.first))
           next = t;
       if (next == timers_.end()) break;
-      now_ = next->second.first;
+      now_ = std::max(now_, next->second.first);
       auto handler = std::move(next->second.second);
       timers_.erase(next);
       handler();
     }
     now_ = end;
+  }
+  // As on a machine that has run nothing for this time: due timers run late, and what they set counts from now.
+  void stall(Duration time) {
+    now_ = now_ + time;
+    pass(Duration::zero());
   }
   // Runs what is posted now. Returns whether there was anything.
   bool run_posted() {

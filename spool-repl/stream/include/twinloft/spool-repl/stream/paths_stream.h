@@ -5,7 +5,7 @@
 // path is a delay for the owner, and the loss of the last one is the end of the stream.
 //
 // A path is lost if it fails, or if nothing gets through while another path is alive. Both is judged in turns
-// of a timer: a suspended process does not lose its paths.
+// of a timer: a suspended process does not lose its paths, and a busy one finds the loss late.
 //
 // Memory: what was sent and not taken by the other side, at most 16 MiB, here and there. In all
 // paths_stream_bytes_max().
@@ -108,7 +108,7 @@ class PathsStream final : public Stream {
   void tell();
   void call_again();
   void on_tick();
-  void judge(Path& path, bool any_heard);
+  void judge(Path& path, Duration silence);  // silence: while another path was heard
   void tell_taken();
   std::size_t usable_paths() const;
 
@@ -119,6 +119,7 @@ class PathsStream final : public Stream {
   PathEvents path_events_;
   PathUse use_ = PathUse::spares;
   Duration tick_{}, patience_{};
+  Instant ticked_{};
   unsigned wanted_ = 0;
   std::unique_ptr<chunks::ChunkOutput> output_;  // null: bytes pass as they are
   std::unique_ptr<chunks::ChunkInput> input_;
