@@ -36,7 +36,8 @@ class FakeServer {
     };
     std::string greeting = "220 fake\r\n";
     std::string on_chunk = "250 more\r\n";       // the reply to a chunk before the last
-    std::uint64_t connections_max = UINT64_MAX;  // further ones are closed, without a greeting, once a message has come
+    std::uint64_t connections_max = UINT64_MAX;  // further ones are closed, without a greeting, once a
+                                                 // message has come
     bool delivered_to = true;                    // written into the stored message
   };
   FakeServer(std::string spool, Behaviour behaviour);

@@ -46,7 +46,8 @@ class ManualLoop final : public ports::Loop {
     }
     now_ = end;
   }
-  // As on a machine that has run nothing for this time: due timers run late, and what they set counts from now.
+  // As on a machine that has run nothing for this time: due timers run late, and what they set counts from
+  // now.
   void stall(Duration time) {
     now_ = now_ + time;
     pass(Duration::zero());
