@@ -121,6 +121,12 @@ volume = "{self.uuid}"
         tl.wait_for(lambda: told() > before or self.process.check_alive(), "lmtpd to have reloaded")
         mail.serving_pid(self.process)
 
+    def wait_until_the_spool_serves(self):
+        """spool-milter may have seen it earlier than lmtpd, which still puts mail off until it looks."""
+        words = ("the spool takes mail again", "the spool's volume is suspended", "the spool is not mounted")
+        told = lambda: [word for line in self.process.log.read_text().splitlines() for word in words if word in line]
+        tl.wait_for(lambda: told()[-1:] in ([], [words[0]]), "lmtpd to see that the spool serves")
+
     def messages(self, user, folder=""):
         new = self.home(user) / "Maildir" / folder / "new"
         return [email.message_from_bytes(f.read_bytes()) for f in new.glob("*")]
