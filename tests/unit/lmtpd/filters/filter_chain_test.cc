@@ -381,6 +381,7 @@ TEST_F(FilterChainTest, ARefusedClientStaysRefused) {
 TEST_F(FilterChainTest, AFilterThatHasEndedMeanwhileIsReachedAnew) {
   connector[0].bytes_max = agreement(0).size() + 10 * packet(answer::continue_).size();  // one message
   EXPECT_EQ(text_of(passed().body), message);
+  connector.wait_for_end(0);
   EXPECT_EQ(text_of(passed().body), message);
   EXPECT_EQ(connector.connections(), 3u);
 }

@@ -83,6 +83,8 @@ class ScriptedConnector final : public Connector {
     for (std::thread& thread : threads_)
       if (thread.joinable()) thread.join();
   }
+  // Waits until the filter has ended this connection, counted from 0.
+  void wait_for_end(std::size_t connection) { threads_[connection].join(); }
   ScriptedFilter& operator[](std::size_t i) { return filters_[i]; }
   std::size_t connections() const { return threads_.size(); }
 
