@@ -63,6 +63,14 @@ def wait_for(condition, what, seconds=180):
             time.sleep(0.02)
 
 
+def wait_said(read, words, what):
+    """Waits until a log has these words. read: a function without arguments that reads the log.
+
+    A service writes its log by a thread of its own. A line may come after the reply that it is about.
+    """
+    wait_for(lambda: words in read(), what)
+
+
 def expect(condition, what):
     if not condition:
         raise Failed(what)
