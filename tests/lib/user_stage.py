@@ -44,8 +44,8 @@ require_marker = false
         return self.process.log.read_text()
 
     def expect_logged(self, *texts):
-        """Waits for the texts: no reply waits for the log."""
-        tl.wait_for(lambda: all(t in self.log() for t in texts), f"{texts} in the log of lmtpd")
+        for text in texts:
+            tl.wait_said(self.log, text, f"{text} in the log of lmtpd")
 
     def show(self, address):
         """Exit code and text of `lmtpd user`."""

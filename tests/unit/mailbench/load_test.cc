@@ -21,6 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Windows and time limits are seconds, since a busy machine may run nothing for most of a second.
 class LoadTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,7 +69,6 @@ class LoadTest : public testing::Test {
     std::this_thread::sleep_for(1ms);
     return accept_all(message);
   }
-  // The windows of these tests are seconds, since a busy machine may run nothing for most of a second.
   // An open loop of one client, whose 100 messages are all due while the server stalls.
   LoadOptions hundred_in_a_stall(const FakeServer& server) const {
     LoadOptions o = options(server, 1);
