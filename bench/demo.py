@@ -30,7 +30,7 @@ def dovecot(stage, directory, spool, port, ns):
     lib = ROOT / "tests/e2e/lib/dovecot.sh"
     run("bash", "-c", f'. "{lib}" && dovecot_users && dovecot_config "{directory}" "{spool}" {port}')
     p = stage.start(f"dovecot-{directory.name}", ["/usr/sbin/dovecot", "-c", directory / "dovecot.conf", "-F"], ns)
-    wait_for(lambda: (directory / "lmtp").exists() or p.check_alive(), "Dovecot to start")
+    wait_for(lambda: tl.accepts(directory / "lmtp") or p.check_alive(), "Dovecot to start")
     return p
 
 

@@ -49,7 +49,7 @@ ssl = no
     def start(self, launch):
         """launch(name, command) returns the Process."""
         self.process = process = launch(self.name, ["dovecot", "-F", "-c", self.config])
-        tl.wait_for(lambda: all(path.exists() for path in self._sockets) or process.check_alive(), self.name)
+        tl.wait_for(lambda: all(map(tl.accepts, self._sockets)) or process.check_alive(), self.name)
 
     @staticmethod
     def with_quota():
@@ -111,7 +111,7 @@ def start_filter(stage, name, *words):
     """A filter in C on libmilter that changes nothing. Returns its socket."""
     path = stage.dir / f"{name}.sock"
     process = stage.start(name, [BIN / "bench_filter", f"unix:{path}", *words])
-    tl.wait_for(lambda: path.exists() or process.check_alive(), name)
+    tl.wait_for(lambda: tl.accepts(path) or process.check_alive(), name)
     path.chmod(0o666)
     return path
 

@@ -139,7 +139,7 @@ dovecot = "{self.dovecot}"
         self.starts += 1
         self.dovecot_run = run = self.stage.start(f"dovecot-{self.name}-{self.starts}", ["dovecot", "-F", "-c", self.dovecot])
         self.stage.tell(self.dir / "dovecot.log")
-        tl.wait_for(lambda: (self.dir / "run/auth-userdb").exists() or run.check_alive(), "Dovecot")
+        tl.wait_for(lambda: tl.accepts(self.dir / "run/auth-userdb") or run.check_alive(), "Dovecot")
 
     def start(self):
         self.start_dovecot()

@@ -160,7 +160,7 @@ dovecot_start() {
   # exec: the job's PID is then Dovecot's master itself. (ip netns exec also replaces itself.)
   (exec $DOVECOT_WRAP dovecot -c "$dir/dovecot.conf" -F >>"$dir/out" 2>&1) &
   echo $! >"$dir/pid"
-  for tries in $(seq 200); do
+  for tries in $(seq 2000); do
     dovecot_answers "$dir" && return 0
     if ! kill -0 "$(cat "$dir/pid")" 2>/dev/null; then break; fi
     sleep 0.05
