@@ -38,6 +38,16 @@ EXAMPLES = {"2.3": ("dovecot-2.3.conf", {"sqlite": "dovecot-users.conf.ext", "my
 OF_MACHINE = dovecot_conf.by_version("2.3", "2.4")
 
 
+def start(stage, name, config, log, ns=None):
+    """Starts Dovecot with this configuration, which logs to `log`, and waits until it listens everywhere. Returns its Process."""
+    stage.tell(log)
+    begin = log.stat().st_size if log.exists() else 0
+    process = stage.start(name, ["/usr/sbin/dovecot", "-F", "-c", config], ns)
+    # Dovecot says so after it listens at the last of its sockets.
+    tl.wait_for(lambda: log.exists() and b" starting up " in log.read_bytes()[begin:] or process.check_alive(), f"{name} to listen")
+    return process
+
+
 class Dovecot:
     """Logins at the ports `imap` and `pop3`. The configuration files are in `etc`, which Dovecot sees as
     `seen`.

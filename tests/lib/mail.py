@@ -1,5 +1,5 @@
 """lmtpd on a spool, mailbench as its load, and the verification of acknowledged mail."""
-import os
+import os, pathlib, tomllib
 
 import twinloft as tl
 from twinloft import BIN, ROOT, Failed, expect, run, wait_for
@@ -21,19 +21,21 @@ def serve(stage, name, config, at=None, ns=None, checked=True):
     """Checks this configuration of lmtpd, starts lmtpd with it, and waits until it listens. Returns its
     Process.
 
-    at: the path of its Unix socket, or its address as in the configuration. None: its log says when it
-    listens (log_level "info"). checked: check-config must find no problem.
+    at: the path of its only socket, or its only address as in the configuration. None: its log says when it
+    listens at each address (log_level "info"). checked: check-config must find no problem.
     """
     said = run(BIN / "lmtpd", "check-config", "--config", config, check=False)
     expect(said.returncode == 0 or not checked, f"check-config of {name}: {said.stdout}")
     p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
-    wait_listening(p, at)
+    wait_listening(p, at, config)
     return p
 
 
-def wait_listening(lmtpd, at=None):
-    """lmtpd: its Process. at: as for serve()."""
-    wait_for(lambda: (tl.accepts(at) if at else "listening on" in lmtpd.log.read_text()) or lmtpd.check_alive(), f"{lmtpd.name} to listen")
+def wait_listening(lmtpd, at=None, config=None):
+    """lmtpd: its Process. at: as for serve(). config: None if it has one address."""
+    addresses = len(tomllib.loads(pathlib.Path(config).read_text())["listen"]) if config else 1
+    expect(not at or addresses == 1, f"{lmtpd.name} listens at {addresses} addresses, and {at} is one of them")
+    wait_for(lambda: (tl.accepts(at) if at else lmtpd.own_log().count("listening on") >= addresses) or lmtpd.check_alive(), f"{lmtpd.name} to listen")
 
 
 def start_lmtpd(stage, volume, spool, name, ns=None, more="", log_level="warning", checked=True):

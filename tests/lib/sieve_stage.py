@@ -3,7 +3,7 @@ examples for users with scripts.
 """
 import base64, collections, os, re, socket, sqlite3
 
-import dovecot_conf, mail, mta, session
+import dovecot, dovecot_conf, mail, mta, session
 import twinloft as tl
 from dovecot import EXAMPLES, OF_MACHINE
 from twinloft import expect
@@ -147,9 +147,7 @@ class Stage:
 
     def start_dovecot(self):
         self.starts += 1
-        self.dovecot = self.stage.start(f"dovecot-{self.starts}", ["dovecot", "-F", "-c", self.dovecot_config])
-        self.stage.tell(self.etc / "dovecot.log")
-        tl.wait_for(lambda: tl.accepts(self.lmtp) or self.dovecot.check_alive(), "Dovecot's LMTP")
+        self.dovecot = dovecot.start(self.stage, f"dovecot-{self.starts}", self.dovecot_config, self.etc / "dovecot.log")
         session.opened(self.lmtp).close()  # its first process runs, so Dovecot handles signals
 
     def stop_dovecot(self):

@@ -186,6 +186,7 @@ class Process:
         if netns:
             command = ["nsenter", f"--net=/run/netns/{netns}", "--"] + list(command)
         with open(log, "ab") as out:
+            self._log_begin = os.fstat(out.fileno()).st_size
             self.process = subprocess.Popen([str(c) for c in command], stdout=out, stderr=out, stdin=subprocess.DEVNULL,
                                             start_new_session=True, env=env)
 
@@ -200,6 +201,10 @@ class Process:
         if not self.alive():
             raise Failed(f"{self.name} ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
         return False
+
+    def own_log(self):
+        """The log without what an earlier process of the same name wrote."""
+        return self.log.read_bytes()[self._log_begin:].decode(errors="replace")
 
     def kill(self):
         """Kills the process and its descendants: each Process is its own process group."""

@@ -4,7 +4,7 @@ Both note what they have deleted, and when the deletion was durable. A message t
 """
 import imaplib, os, pathlib, re, sys, threading, time, zlib
 
-import dovecot_conf
+import dovecot, dovecot_conf
 import twinloft as tl
 from twinloft import Failed, run
 
@@ -148,9 +148,7 @@ ssl = no
   }}
 }}
 """)
-        self.process = self.stage.start("dovecot", ["dovecot", "-F", "-c", config])
-        self.stage.tell(self.dir / "log")
-        tl.wait_for(lambda: tl.accepts(f"127.0.0.1:{self.port}") or self.process.check_alive(), "Dovecot to listen")
+        self.process = dovecot.start(self.stage, "dovecot", config, self.dir / "log")
 
     def close(self):
         for session in self.sessions.values():
