@@ -28,6 +28,7 @@ WITHOUT_LIBRARY = {
     "tests/unit/spool-repl": ["base", "intake-log", "mail", "spool-state", "tls", REPL],
     "tests/unit/tls": ["base", "tls"],
     "tests/unit/mailbench": ["base", "bench/mailbench"],
+    "tests/lib": [],
     "tests/sim": ["base", REPL],
     "tests/fuzz": ["base", "argv", "intake-log", "mail", "spool-milter/core", "bench/mailbench", LMTPD, REPL],
     "tests/e2e": ["base", "argv", "bench/mailbench", LMTPD, REPL],
