@@ -268,7 +268,7 @@ TEST_F(LoadTest, AReplyTooFewEndsWithTheTimeLimit) {
 TEST_F(LoadTest, NotLmtpAtAll) {
   FakeServer server(spool(), {.greeting = "SSH-2.0-OpenSSH\r\n"});
   LoadOptions o = options(server, 4);
-  o.connect_timeout = 100ms;
+  o.connect_timeout = 1s;
   auto result = run_load(o);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Errc::unavailable);

@@ -341,7 +341,7 @@ TEST_F(SpawnerTest, ADaemonThatFloodsHoldsUpNobody) {
 
 TEST_F(SpawnerTest, GivesSignsOfLifeUnlessItHangs) {
   SpawnerOptions options;
-  options.answer_wait = milliseconds(300);
+  options.answer_wait = milliseconds(2'000);
   options.kill_wait = milliseconds(100);
   AgentSpec quick = spec("exit 0");
   quick.time_limit = milliseconds(200);

@@ -37,7 +37,7 @@ class LanesTest : public testing::Test {
       });
     };
     process_ = LaneProcess::start(
-                   {"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open)
+                   {"lanes-test", "the process", 2, 2, 2s, 200ms}, [] { return Status(); }, open)
                    .value();
   }
   // The result of beat() within that number of calls.

@@ -239,8 +239,8 @@ TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
 // At most four connections are made at a time. The other callers wait for their turn, even longer than the
 // time limit of one connection.
 TEST_F(HopTest, WhoWaitsForASlowHopIsNotRefused) {
-  config_.spec.target.timeout = std::chrono::milliseconds(100);
-  connector_.takes = std::chrono::milliseconds(80);
+  config_.spec.target.timeout = std::chrono::seconds(1);
+  connector_.takes = std::chrono::milliseconds(300);
   hop_ = std::make_unique<Hop>(config_, all_, connector_, clock_);
   std::atomic<int> delivered = 0;
   std::vector<std::thread> threads;
