@@ -272,6 +272,7 @@ TEST_F(ServerTest, AnAdoptedSocketOutlivesTheServer) {
 
 // A client that keeps sending is never idle.
 TEST_F(ServerTest, AMessageThatNeverEndsIsCutOff) {
+  config_.idle_timeout = 2s;
   config_.transaction_timeout = 1s;
   start();
   LmtpClient client(port_);
