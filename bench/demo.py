@@ -9,10 +9,10 @@ import argparse, os, pathlib, shutil, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/lib"), str(ROOT / "bench/lib")]
-import delivery, leftovers, mail
+import delivery, dovecot_conf, leftovers, mail
 import twinloft as tl
 from figures import bytes_of, cpu_seconds, in_rounds, spread, table, write_json
-from twinloft import BIN, Failed, run, wait_for
+from twinloft import BIN, Failed, run
 
 USERS = 200
 MKFS = ("mkfs.ext4", "-q", "-m", "0", "-i", "4096")
@@ -29,9 +29,7 @@ def dovecot(stage, directory, spool, port, ns):
     """A private Dovecot, with IMAP at 127.0.0.1:port in the namespace, and user look-ups for dovecot-lda."""
     lib = ROOT / "tests/e2e/lib/dovecot.sh"
     run("bash", "-c", f'. "{lib}" && dovecot_users && dovecot_config "{directory}" "{spool}" {port}')
-    p = stage.start(f"dovecot-{directory.name}", ["/usr/sbin/dovecot", "-c", directory / "dovecot.conf", "-F"], ns)
-    wait_for(lambda: tl.accepts(directory / "lmtp") or p.check_alive(), "Dovecot to start")
-    return p
+    return dovecot_conf.start(stage, f"dovecot-{directory.name}", directory / "dovecot.conf", directory / "log", lambda name, command: stage.start(name, command, ns))
 
 
 def lda_template(directory):

@@ -41,15 +41,13 @@ ssl = no
   }}
 }}
 {self.with_quota() if quota else ""}{self.with_sieve() if sieve else ""}{self.with_lmtp(lmtp, fsync) if lmtp else ""}{more}""")
-        stage.tell(self.dir / "log")
-        self._sockets = [path for path, on in ((self.quota_status, quota), (self.lmtp, sieve or lmtp > 0)) if on]
+        self._stage = stage
         if starts:
-            self.start(stage.start)
+            self.start()
 
-    def start(self, launch):
-        """launch(name, command) returns the Process."""
-        self.process = process = launch(self.name, ["dovecot", "-F", "-c", self.config])
-        tl.wait_for(lambda: all(map(tl.accepts, self._sockets)) or process.check_alive(), self.name)
+    def start(self, launch=None):
+        """launch: as for dovecot_conf.start()."""
+        self.process = dovecot_conf.start(self._stage, self.name, self.config, self.dir / "log", launch)
 
     @staticmethod
     def with_quota():

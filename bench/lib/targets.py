@@ -112,7 +112,7 @@ class Lmtpd(Target):
         said = run(BIN / "lmtpd", "check-config", "--config", self.config, check=False)
         tl.expect(said.returncode == 0, f"check-config of {self.name}: {said.stdout}")
         self.process = self.groups[0].start(self.name, [BIN / "lmtpd", "serve", "--config", self.config])
-        mail.wait_listening(self.process, self.address)
+        mail.wait_listening(self.process, self.address, self.config)
 
     def _make_log(self):
         if self.spool.log_settings is not None:

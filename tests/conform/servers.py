@@ -124,8 +124,7 @@ service stats {{
         c = dovecot_conf
         config.write_text(c.begin() + self.CONFIG.format(dir=self.dir, pid=os.getpid(), max=MESSAGE_MAX) + c.maildir() + c.password("x")
                           + c.certificate(self.dir / "certificate.pem", self.dir / "key.pem") + c.users_file(self.dir / "users", "%Lu"))
-        self.stage.tell(log)
-        self.wait(self.stage.start(self.name, ["dovecot", "-c", config, "-F"]))
+        dovecot_conf.start(self.stage, self.name, config, log)
         self.version = "Dovecot " + tl.run("dovecot", "--version").stdout.split()[0]
 
 

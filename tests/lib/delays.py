@@ -3,17 +3,26 @@
 
     tests/lib/delays.py COMMAND...
 
-A test that takes one step of a program for the sign of another fails. delays.c has the steps; it is built with cc, and
-loaded into each program by LD_PRELOAD. A program that gets a new environment or a new root runs as always.
-Exit: that of the command; 2 no command.
+A test that takes one step of a program for the sign of another may fail. delays.c has the steps; it is built with cc, and
+loaded into each program by LD_PRELOAD. A program with a new environment runs as always. In a new root, its loader says
+that the library is missing.
+Exit: that of the command; 1 the library cannot be made or loaded, 2 no command.
 """
-import os, pathlib, signal, subprocess, sys, tempfile
+import os, pathlib, subprocess, sys, tempfile
+
+from running import running
 
 SOURCE = pathlib.Path(__file__).with_name("delays.c")
 
 
-def end(number, frame):
-    sys.exit(128 + number)
+def make(library):
+    """Builds the library for programs of every user, and loads it once."""
+    library.parent.chmod(0o755)
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True)
+    library.chmod(0o755)
+    said = subprocess.run(["true"], env=dict(os.environ, LD_PRELOAD=str(library)), stderr=subprocess.PIPE, text=True).stderr
+    if said:
+        sys.exit(f"{sys.argv[0]}: {library} cannot be loaded: {said}")
 
 
 def main():
@@ -21,21 +30,11 @@ def main():
     if not command:
         print(__doc__, file=sys.stderr)
         return 2
-    running = None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-    # Programs of every user load the library.
     with tempfile.TemporaryDirectory(prefix="twinloft-delays-") as directory:
         library = pathlib.Path(directory) / "delays.so"
-        pathlib.Path(directory).chmod(0o755)
-        subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True)
-        try:
-            running = subprocess.Popen(command, env=dict(os.environ, LD_PRELOAD=str(library)))
-            return running.wait()
-        finally:
-            if running and running.poll() is None:
-                running.terminate()
-                running.wait()
+        make(library)
+        with running(command, env=dict(os.environ, LD_PRELOAD=str(library))) as process:
+            return process.wait()
 
 
 sys.exit(main())

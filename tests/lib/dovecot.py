@@ -38,16 +38,6 @@ EXAMPLES = {"2.3": ("dovecot-2.3.conf", {"sqlite": "dovecot-users.conf.ext", "my
 OF_MACHINE = dovecot_conf.by_version("2.3", "2.4")
 
 
-def start(stage, name, config, log, ns=None):
-    """Starts Dovecot with this configuration, which logs to `log`, and waits until it listens everywhere. Returns its Process."""
-    stage.tell(log)
-    begin = log.stat().st_size if log.exists() else 0
-    process = stage.start(name, ["/usr/sbin/dovecot", "-F", "-c", config], ns)
-    # Dovecot says so after it listens at the last of its sockets.
-    tl.wait_for(lambda: log.exists() and b" starting up " in log.read_bytes()[begin:] or process.check_alive(), f"{name} to listen")
-    return process
-
-
 class Dovecot:
     """Logins at the ports `imap` and `pop3`. The configuration files are in `etc`, which Dovecot sees as
     `seen`.
@@ -78,10 +68,6 @@ class Dovecot:
         tl.expect("arning" not in said and "rror" not in said and "obsolete" not in said, f"doveconf -n: {said}")
         mta.ok(f"doveconf -n: {EXAMPLES[self.version][0]}")
 
-    def run(self, process):
-        self.process = process
-        tl.wait_for(lambda: tl.accepts(f"127.0.0.1:{self.imap}") and tl.accepts(f"127.0.0.1:{self.pop3}") or process.check_alive(), f"{self.name} to listen")
-
     def login(self, user="ann@example.org", password=PASSWORD):
         client = imaplib.IMAP4("127.0.0.1", self.imap, timeout=180)
         client.starttls(TLS)
@@ -109,8 +95,8 @@ class OfMachine(Dovecot):
     def __init__(self, stage, database, changes):
         directory = stage.dir / f"dovecot-{OF_MACHINE}"
         super().__init__(stage, OF_MACHINE, directory, directory, tl.uid_of("vmail")[0])
-        stage.tell(directory / "log")
-        self.config(database, changes, directory / "log")
+        self.log = directory / "log"
+        self.config(database, changes, self.log)
         with open(self.etc / "dovecot.conf", "a") as f:
             f.write(f"base_dir = {directory}/run\nstate_dir = {directory}/state\ninstance_name = {stage.dir.name}\n")
         self.doveconf = None  # the machine's doveconf
@@ -118,7 +104,7 @@ class OfMachine(Dovecot):
 
     def start(self, again=""):
         self.is_understood(tl.run("doveconf", "-n", "-c", self.etc / "dovecot.conf").stdout)
-        self.run(self.stage.start(f"dovecot-{self.version}{again}", ["dovecot", "-c", self.etc / "dovecot.conf", "-F"]))
+        self.process = dovecot_conf.start(self.stage, f"dovecot-{self.version}{again}", self.etc / "dovecot.conf", self.log)
 
 
 def idle(client, during, expected):

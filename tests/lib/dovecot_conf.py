@@ -1,4 +1,4 @@
-"""Parts of Dovecot's configuration in the syntax of the installed Dovecot: 2.3, or 2.4 and later."""
+"""Parts of Dovecot's configuration in the syntax of the installed Dovecot, 2.3 or 2.4 and later, and its start."""
 import functools, re
 
 import twinloft as tl
@@ -14,6 +14,19 @@ def is_2_4():
 
 def by_version(old, new):
     return new if is_2_4() else old
+
+
+def start(stage, name, config, log, launch=None):
+    """Starts Dovecot with this configuration, which logs to `log`, and waits until it listens everywhere. Returns its Process.
+
+    launch(name, command) returns the Process. None: that of the stage.
+    """
+    begin = log.stat().st_size if log.exists() else 0
+    stage.tell(log)
+    process = (launch or stage.start)(name, ["/usr/sbin/dovecot", "-F", "-c", config])
+    # Dovecot says so after it listens at the last of its sockets.
+    tl.wait_for(lambda: log.exists() and b" starting up " in log.read_bytes()[begin:] or process.check_alive(), f"{name} to listen")
+    return process
 
 
 def variables(text):

@@ -32,9 +32,9 @@ def serve(stage, name, config, at=None, ns=None, checked=True):
 
 
 def wait_listening(lmtpd, at=None, config=None):
-    """lmtpd: its Process. at: as for serve(). config: None if it has one address."""
-    addresses = [listen["address"] for listen in tomllib.loads(pathlib.Path(config).read_text())["listen"]] if config else [at]
-    listens = lambda: all(map(tl.accepts, addresses)) if at else lmtpd.own_log().count("listening on") >= len(addresses)
+    """lmtpd: its Process. at: as for serve(). config: None if it has one address, or only this one is used."""
+    addresses = [listen["address"] for listen in tomllib.loads(pathlib.Path(config).read_text())["listen"]] if config else []
+    listens = lambda: all(map(tl.accepts, [at, *addresses])) if at else lmtpd.own_log().count("listening on") >= max(1, len(addresses))
     wait_for(lambda: listens() or lmtpd.check_alive(), f"{lmtpd.name} to listen")
 
 

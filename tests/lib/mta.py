@@ -286,12 +286,12 @@ def defers_full(mta, lmtpd, at_rcpt=None):
 
 def defers(mta, lmtpd):
     lmtpd.marker.rename(lmtpd.spool / "away")
-    refusals = lmtpd.process.log.read_text().count("451 4.3.0")
+    # 451 4.3.1 at RCPT once lmtpd has looked at the spool, and 451 4.3.0 at the delivery before.
+    refusals = lmtpd.process.log.read_text().count("451 4.3.")
     mta.submit(["bob@example.org"], "deferred")
-    tl.wait_for(lambda: lmtpd.process.log.read_text().count("451 4.3.0") > refusals,
-                "lmtpd to answer 451 4.3.0")
+    tl.wait_for(lambda: lmtpd.process.log.read_text().count("451 4.3.") > refusals, "lmtpd to answer 451")
     wait_deferred(mta, "bob@example.org")
-    explains(mta, "451 4.3.0")
+    explains(mta, "451 4.3.")
     check(not lmtpd.count("bob", "deferred"),
           "without the spool's marker the message waits in the queue, and nothing is stored in the spool")
     (lmtpd.spool / "away").rename(lmtpd.marker)

@@ -3,7 +3,7 @@ tests.
 """
 import os, re, sqlite3
 
-import dovecot, dovecot_conf, mail, session
+import dovecot_conf, mail, session
 import twinloft as tl
 from twinloft import expect
 
@@ -137,7 +137,7 @@ dovecot = "{self.dovecot}"
 
     def start_dovecot(self):
         self.starts += 1
-        self.dovecot_run = dovecot.start(self.stage, f"dovecot-{self.name}-{self.starts}", self.dovecot, self.dir / "dovecot.log")
+        self.dovecot_run = dovecot_conf.start(self.stage, f"dovecot-{self.name}-{self.starts}", self.dovecot, self.dir / "dovecot.log")
 
     def start(self):
         self.start_dovecot()

@@ -3,7 +3,7 @@ examples for users with scripts.
 """
 import base64, collections, os, re, socket, sqlite3
 
-import dovecot, dovecot_conf, mail, mta, session
+import dovecot_conf, mail, mta, session
 import twinloft as tl
 from dovecot import EXAMPLES, OF_MACHINE
 from twinloft import expect
@@ -147,7 +147,7 @@ class Stage:
 
     def start_dovecot(self):
         self.starts += 1
-        self.dovecot = dovecot.start(self.stage, f"dovecot-{self.starts}", self.dovecot_config, self.etc / "dovecot.log")
+        self.dovecot = dovecot_conf.start(self.stage, f"dovecot-{self.starts}", self.dovecot_config, self.etc / "dovecot.log")
         session.opened(self.lmtp).close()  # its first process runs, so Dovecot handles signals
 
     def stop_dovecot(self):

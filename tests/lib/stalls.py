@@ -8,10 +8,14 @@ Nothing else runs meanwhile, and time passes. A test that needs a timer to be on
 beside other tests. STALL is at most nine tenths of PERIOD, since the kernel keeps the rest for others.
 Exit: that of the command; 2 a wrong option.
 """
-import os, signal, subprocess, sys, time
+import os, signal, sys, time
+
+from running import ENDS, running
 
 
 def stall_processor(cpu, stall, period, parent):
+    for number in ENDS:
+        signal.signal(number, signal.SIG_DFL)
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
     while os.getppid() == parent:
@@ -19,10 +23,6 @@ def stall_processor(cpu, stall, period, parent):
         while time.monotonic() < begin + stall:
             pass
         time.sleep(max(0.0, begin + period - time.monotonic()))
-
-
-def end(number, frame):
-    sys.exit(128 + number)
 
 
 def main():
@@ -34,33 +34,26 @@ def main():
     except ValueError:
         print(__doc__, file=sys.stderr)
         return 2
-    parent, stallers, running = os.getpid(), [], None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-    try:
-        running = subprocess.Popen(command)
-        for cpu in sorted(os.sched_getaffinity(0)):
-            stallers.append(os.fork())
-            if stallers[-1] == 0:
-                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_DFL)
-                try:
-                    stall_processor(cpu, stall, period, parent)
-                except OSError as e:
-                    print(f"{sys.argv[0]}: a real-time process on processor {cpu}: {e.strerror}; run it as root", file=sys.stderr)
-                finally:
-                    os._exit(1)
-        status = running.wait()
-        ended = [pid for pid in stallers if os.waitpid(pid, os.WNOHANG)[0]]
-        stallers = [pid for pid in stallers if pid not in ended]
-        return 1 if ended else status
-    finally:
-        for pid in stallers:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        if running and running.poll() is None:
-            running.terminate()
-            running.wait()
+    parent, stallers = os.getpid(), []
+    with running(command) as process:
+        try:
+            for cpu in sorted(os.sched_getaffinity(0)):
+                stallers.append(os.fork())
+                if stallers[-1] == 0:
+                    try:
+                        stall_processor(cpu, stall, period, parent)
+                    except OSError as e:
+                        print(f"{sys.argv[0]}: a real-time process on processor {cpu}: {e.strerror}; run it as root", file=sys.stderr)
+                    finally:
+                        os._exit(1)
+            status = process.wait()
+            ended = [pid for pid in stallers if os.waitpid(pid, os.WNOHANG)[0]]
+            stallers = [pid for pid in stallers if pid not in ended]
+            return 1 if ended else status
+        finally:
+            for pid in stallers:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 sys.exit(main())

@@ -278,7 +278,8 @@ class Stage:
 
     def tell(self, log):
         """Registers a log that is written by a program that was not started here."""
-        self.more_logs.append(pathlib.Path(log))
+        if pathlib.Path(log) not in self.more_logs:
+            self.more_logs.append(pathlib.Path(log))
 
     def tails(self, lines=25, newest=16):
         """The ends of the logs of the processes that were started last."""

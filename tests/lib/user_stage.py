@@ -139,8 +139,8 @@ hosts = [{hosts}]
 database = "mail"
 db_user = "lmtpd"
 db_password_file = "{self.password_file}"
-connect_timeout = "1s"
-query_timeout = "1s"
+connect_timeout = "2s"
+query_timeout = "2s"
 {f"query = '''{query}'''" if query else ""}
 {more}
 """

@@ -4,7 +4,7 @@ Both note what they have deleted, and when the deletion was durable. A message t
 """
 import imaplib, os, pathlib, re, sys, threading, time, zlib
 
-import dovecot, dovecot_conf
+import dovecot_conf
 import twinloft as tl
 from twinloft import Failed, run
 
@@ -148,7 +148,7 @@ ssl = no
   }}
 }}
 """)
-        self.process = dovecot.start(self.stage, "dovecot", config, self.dir / "log")
+        self.process = dovecot_conf.start(self.stage, "dovecot", config, self.dir / "log")
 
     def close(self):
         for session in self.sessions.values():

@@ -104,8 +104,9 @@ class Sides:
     def see_split_brain(self):
         for node in ("a", "b"):
             wait_for(lambda: (s := self.v.status(node)) and s["peers"][0]["split_brain"], f"{node} to see the split brain")
-            text = self.v.ctl(node, "status", check=False).stdout
-            expect("SPLIT BRAIN" in text and "StandAlone" in text, f"status of {node}: {text}")
+            shown = lambda: self.v.ctl(node, "status", check=False).stdout
+            # Not while the next connection is being tried.
+            wait_for(lambda: all(words in shown() for words in ("SPLIT BRAIN", "StandAlone")), f"status of {node} to show the split brain")
             expect("split-brain" in self.kinds(node), f"{node} has no event of the split brain")
 
     def kinds(self, node):

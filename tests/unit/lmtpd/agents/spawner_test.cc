@@ -352,7 +352,7 @@ TEST_F(SpawnerTest, GivesSignsOfLifeUnlessItHangs) {
       if (Status alive = spawner_->beat(); !alive) return alive;
     return Status();
   };
-  EXPECT_TRUE(beats(10));
+  EXPECT_TRUE(beats(50));
   ASSERT_EQ(::kill(spawner_->pid(), SIGSTOP), 0);
   EXPECT_EQ(run().end, End::lost) << "a run ends too";
   Status hangs = beats(200);

@@ -149,13 +149,11 @@ TEST_F(QuotaStatusTest, NoAnswerInTimeIsAnError) {
 
 // A large mailbox may be slow, and others are not.
 TEST_F(QuotaStatusTest, OneLateAnswerStopsNoOtherQuestion) {
-  config.answer_timeout = std::chrono::milliseconds(50);
-  service.connections = {{"never"}, {yes, yes}, {"never"}, {"never"}, {yes}};
+  config.answer_timeout = std::chrono::seconds(2);
+  service.connections = {{"never"}, {yes}};
   QuotaStatus status(config, service, 7, clock);
   EXPECT_FALSE(status.room(ann, 1));
-  auto room = status.room(ann, 1);
-  EXPECT_EQ(service.made, 2u);
-  EXPECT_TRUE(room || room.error().code == Errc::timeout);  // of a busy machine
+  EXPECT_TRUE(status.room(ann, 1));
 }
 
 // Questions beyond the limit wait for a free connection.
